@@ -1,0 +1,15 @@
+//! API Priority and Fairness (KEP-1040) as plain decisions.
+//!
+//! No clock, no I/O, no threads, no logging, no randomness without a seed: `now` is an argument and
+//! every effect is a returned value. Rooms, and the sentence of the KEP each one stands for, are
+//! listed in ARCHITECTURE.md. Departures from kube-apiserver are marked `parity:` where they happen.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod controller;
+pub mod level;
+pub mod objects;
+pub mod request_info;
+pub mod units;

@@ -1,0 +1,1 @@
+//! The mandatory and the suggested objects.

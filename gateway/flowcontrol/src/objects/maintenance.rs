@@ -1,0 +1,1 @@
+//! What to write so that the mandatory and suggested objects exist.

@@ -1,0 +1,1 @@
+//! The `Dangling` condition.

@@ -1,0 +1,1 @@
+//! Every field error, with its path.

@@ -1,0 +1,1 @@
+//! usher, the admission gateway: rooms are listed in ARCHITECTURE.md.
