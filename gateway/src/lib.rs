@@ -1,1 +1,3 @@
 //! usher, the admission gateway: rooms are listed in ARCHITECTURE.md.
+
+pub mod identity;
