@@ -1,0 +1,57 @@
+//! `cargo xtask ci`: all that must hold before a change lands; `.ci/run` prepares a machine and calls it.
+//!
+//! Every step runs even if one before it failed: one run tells everything. Aim: 25 minutes on two cores with
+//! cold caches, nine of them for building the control plane from its Go modules.
+
+use crate::run::{Steps, cargo, root, run, works};
+use crate::{Outcome, Task, e2e};
+
+pub(crate) const TASK: Task = Task {
+    name: "ci",
+    arguments: "",
+    about: "formatting, lints, docs, licences, all tests: what .ci/run runs",
+    run: ci,
+};
+
+/// The version whose `deny.toml` this is.
+const CARGO_DENY: &str = "cargo-deny@0.20.2";
+
+fn ci(arguments: &[String]) -> Outcome {
+    if !arguments.is_empty() {
+        return Err("takes no arguments".into());
+    }
+    let mut steps = Steps::default();
+    steps.step("formatting", || run(&mut cargo(["fmt", "--all", "--check"])));
+    steps.step("lints", || {
+        run(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    });
+    steps.step("docs", || run(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
+    steps.step("licences, bans, sources", deny);
+    steps.step("tests", || (crate::test::TASK.run)(&[]));
+    steps.step("end-to-end tests", || e2e::e2e(&[]));
+    steps.summary()
+}
+
+/// `cargo deny`, built under `target/` if the machine has none. The advisory database is not asked for:
+/// deny.toml tells why.
+fn deny() -> Outcome {
+    let tools = root().join("target/tools");
+    let own = tools.join("bin/cargo-deny");
+    if !works(cargo(["deny", "--version"]).env("PATH", path_with(&tools.join("bin")))) {
+        println!("installing {CARGO_DENY} into {}", own.display());
+        // A debug build compiles in half the time and reads our lock file in a second all the same.
+        run(cargo(["install", "--locked", "--debug", "--quiet", CARGO_DENY, "--root"]).arg(&tools))?;
+    }
+    run(cargo(["deny", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"])
+        .env("PATH", path_with(&tools.join("bin"))))
+}
+
+/// The search path with `first` before everything else.
+fn path_with(first: &std::path::Path) -> std::ffi::OsString {
+    let mut path = first.as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}

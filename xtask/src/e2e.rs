@@ -1,0 +1,18 @@
+//! `cargo xtask e2e`: usher against a real control plane, each test named by what it protects.
+//!
+//! The tests are the target `e2e` of `tests/`; `cargo xtask e2e --help` tells their options.
+
+use crate::{Outcome, Task, run};
+
+pub(crate) const TASK: Task = Task {
+    name: "e2e",
+    arguments: "[--seed N] [FILTER …]",
+    about: "real clients through usher to a real control plane (needs Go)",
+    run: e2e,
+};
+
+pub(crate) fn e2e(arguments: &[String]) -> Outcome {
+    run::run(&mut run::cargo(["build", "--package", "usher", "--bin", "usher"]))?;
+    let mut command = run::cargo(["test", "--package", "usher-tests", "--test", "e2e", "--"]);
+    run::run(command.args(arguments))
+}

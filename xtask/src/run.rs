@@ -1,0 +1,77 @@
+//! Starting other programs: where they run, how a failure is worded, and steps with their times.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+
+/// The workspace's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// `cargo ARGUMENTS` at the root, with the cargo that runs this task.
+pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs `command` to its end; an error unless it ended well.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    let status = command.status().map_err(|error| format!("cannot start {}: {error}", words(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", words(command))) }
+}
+
+/// Whether `command` can be started and ends well; what it prints is thrown away.
+pub(crate) fn works(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// The command as one would type it.
+pub(crate) fn words(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_else(|| command.get_program());
+    let arguments = command.get_args().map(|word| word.to_string_lossy());
+    std::iter::once(program.to_string_lossy()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+/// Steps that are announced, timed, and summed up; a failed one does not stop those after it.
+#[derive(Default)]
+pub(crate) struct Steps {
+    done: Vec<(&'static str, Duration, Outcome)>,
+}
+
+impl Steps {
+    /// Announces and does one step.
+    #[expect(clippy::disallowed_methods, reason = "a step's time is for the reader; nothing depends on it")]
+    pub(crate) fn step(&mut self, name: &'static str, work: impl FnOnce() -> Outcome) {
+        println!("\n=== {name} ===");
+        let start = Instant::now();
+        let outcome = work();
+        let took = start.elapsed();
+        match &outcome {
+            Ok(()) => println!("=== {name}: done in {} ===", minutes(took)),
+            Err(message) => println!("=== {name}: FAILED in {}: {message} ===", minutes(took)),
+        }
+        self.done.push((name, took, outcome));
+    }
+
+    /// Prints all steps with their times; an error that names the failed ones.
+    pub(crate) fn summary(self) -> Outcome {
+        println!("\n=== summary ===");
+        for (name, took, outcome) in &self.done {
+            println!("{:>8}  {:<6}  {name}", minutes(*took), if outcome.is_ok() { "ok" } else { "FAILED" });
+        }
+        let total = self.done.iter().map(|(_, took, _)| *took).sum();
+        println!("{:>8}          in all", minutes(total));
+        let failed: Vec<&str> =
+            self.done.iter().filter(|(_, _, outcome)| outcome.is_err()).map(|(name, _, _)| *name).collect();
+        if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+    }
+}
+
+/// `M:SS`.
+fn minutes(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
