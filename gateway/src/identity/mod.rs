@@ -32,6 +32,10 @@ pub enum Handover {
     Token,
     /// Nothing: over a connection without a client certificate, so that it stays anonymous.
     Anonymous,
+    /// Not at all: usher itself answers 401 with kube-apiserver's `Unauthorized` status, before classification
+    /// and without a seat. For callers that kube-apiserver would refuse for what only usher sees: a client
+    /// certificate that nobody vouches for and no token beside it, or no credentials and no anonymous access.
+    Unauthorized,
 }
 
 /// What a connection says about its client; parsed once.

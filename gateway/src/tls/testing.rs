@@ -1,0 +1,118 @@
+//! Certificates made on the spot, and handshakes without a network. For the tests of this crate.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+use rustls::{ClientConfig, ClientConnection, Error, ServerConfig, ServerConnection};
+use rustls_pki_types::{CertificateDer, ServerName};
+
+/// A certificate authority of its own.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+    pub(crate) der: CertificateDer<'static>,
+}
+
+/// A certificate with its key.
+pub(crate) struct Leaf {
+    pub(crate) pem: String,
+    pub(crate) key_pem: String,
+    pub(crate) der: CertificateDer<'static>,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Authority {
+        let mut params = named(name, &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().expect("key");
+        let certificate = params.self_signed(&key).expect("self-signed");
+        let (pem, der) = (certificate.pem(), certificate.der().clone());
+        Authority { issuer: Issuer::new(params, key), pem, der }
+    }
+
+    pub(crate) fn sign(&self, params: &CertificateParams) -> Leaf {
+        let key = KeyPair::generate().expect("key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        Leaf { pem: certificate.pem(), key_pem: key.serialize_pem(), der: certificate.der().clone() }
+    }
+
+    pub(crate) fn client(&self, name: &str, organizations: &[&str]) -> Leaf {
+        self.sign(&client(name, organizations))
+    }
+
+    pub(crate) fn server(&self, host: &str) -> Leaf {
+        let mut params = CertificateParams::new(vec![host.to_owned()]).expect("host");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(&params)
+    }
+}
+
+/// What a client certificate of this name and these organizations is made of.
+pub(crate) fn client(name: &str, organizations: &[&str]) -> CertificateParams {
+    let mut params = named(name, organizations);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
+fn named(name: &str, organizations: &[&str]) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    // rcgen keeps one value a type; an organization by its number counts as another type.
+    let types = [DnType::OrganizationName, DnType::from_oid(&[2, 5, 4, 10])];
+    assert!(organizations.len() <= types.len(), "more organizations than rcgen can write");
+    for (kind, organization) in types.into_iter().zip(organizations) {
+        params.distinguished_name.push(kind, *organization);
+    }
+    params
+}
+
+/// A folder for files of a test; gone at its end.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        Folder(tempfile::tempdir().expect("temporary folder"))
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, content).expect("written");
+        path
+    }
+}
+
+/// Shakes hands in memory; both ends, or the first error.
+pub(crate) fn shake_hands(
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+    name: ServerName<'static>,
+) -> Result<(ServerConnection, ClientConnection), Error> {
+    let (mut server, mut client) = (ServerConnection::new(server)?, ClientConnection::new(client, name)?);
+    for _ in 0..10 {
+        let mut wire = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut wire).expect("in memory");
+        }
+        let mut rest = wire.as_slice();
+        while !rest.is_empty() {
+            server.read_tls(&mut rest).expect("in memory");
+            server.process_new_packets()?;
+        }
+        let mut wire = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut wire).expect("in memory");
+        }
+        let mut rest = wire.as_slice();
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).expect("in memory");
+            client.process_new_packets()?;
+        }
+    }
+    Ok((server, client))
+}
