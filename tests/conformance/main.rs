@@ -4,6 +4,12 @@
 //! a runner is a failure, and so is a file that holds no case. Cases are left out only by the tags that
 //! ARCHITECTURE.md lists, never by name. A runner is a function from the file to one outcome a case.
 
+mod borrowing;
+mod demand;
+mod numbers;
+mod retry_after;
+mod solver;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,7 +39,12 @@ pub enum Outcome {
 }
 
 /// File name to runner, in the order in which they are reported.
-const RUNNERS: &[(&str, Runner)] = &[];
+const RUNNERS: &[(&str, Runner)] = &[
+    ("borrowing.json", borrowing::run),
+    ("demand.json", demand::run),
+    ("retry_after.json", retry_after::run),
+    ("solver.json", solver::run),
+];
 
 /// Failures printed in full per file; the rest is counted.
 const FAILURES_SHOWN: usize = 5;

@@ -8,8 +8,12 @@
 
 extern crate alloc;
 
+pub mod borrowing;
 pub mod controller;
+pub mod demand;
 pub mod level;
+pub mod limits;
 pub mod objects;
 pub mod request_info;
+pub mod retry_after;
 pub mod units;
