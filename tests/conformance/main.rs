@@ -7,6 +7,7 @@
 mod borrowing;
 mod demand;
 mod numbers;
+mod objects;
 mod retry_after;
 mod solver;
 
@@ -44,6 +45,9 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("demand.json", demand::run),
     ("retry_after.json", retry_after::run),
     ("solver.json", solver::run),
+    ("bootstrap.json", objects::bootstrap_json),
+    ("bootstrap.yaml", objects::bootstrap_yaml),
+    ("defaulting.json", objects::defaulting),
 ];
 
 /// Failures printed in full per file; the rest is counted.
