@@ -4,12 +4,10 @@
 //! a runner is a failure, and so is a file that holds no case. Cases are left out only by the tags that
 //! ARCHITECTURE.md lists, never by name. A runner is a function from the file to one outcome a case.
 
-mod borrowing;
-mod demand;
-mod numbers;
-mod objects;
-mod retry_after;
-mod solver;
+mod flow_hash;
+mod queueset;
+mod seat_seconds;
+mod shuffle;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,13 +39,12 @@ pub enum Outcome {
 
 /// File name to runner, in the order in which they are reported.
 const RUNNERS: &[(&str, Runner)] = &[
-    ("borrowing.json", borrowing::run),
-    ("demand.json", demand::run),
-    ("retry_after.json", retry_after::run),
-    ("solver.json", solver::run),
-    ("bootstrap.json", objects::bootstrap_json),
-    ("bootstrap.yaml", objects::bootstrap_yaml),
-    ("defaulting.json", objects::defaulting),
+    ("collision_probability.json", shuffle::run_collisions),
+    ("flow_hash.json", flow_hash::run),
+    ("queueset.json", queueset::run),
+    ("queueset_long.json", queueset::run),
+    ("seat_seconds.json", seat_seconds::run),
+    ("shuffle.json", shuffle::run),
 ];
 
 /// Failures printed in full per file; the rest is counted.
@@ -129,4 +126,31 @@ fn run_file(path: &std::path::Path, name: &str) -> (usize, usize) {
         return (0, 1);
     }
     (agreed, failures.len())
+}
+
+/// Runs every case of a file under its name; what a case cannot do is its failure.
+fn each(file: &File, run: impl Fn(&Value) -> Result<Outcome, String>) -> Vec<(String, Outcome)> {
+    let cases = file.document["cases"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    cases
+        .iter()
+        .map(|case| {
+            let name = case["name"].as_str().unwrap_or("unnamed").to_owned();
+            (name, run(case).unwrap_or_else(Outcome::Failed))
+        })
+        .collect()
+}
+
+/// A field that must be text.
+fn text(value: &Value) -> Result<&str, String> {
+    value.as_str().ok_or_else(|| format!("{value} is not text"))
+}
+
+/// A field that must be an integer.
+fn integer(value: &Value) -> Result<i64, String> {
+    value.as_i64().ok_or_else(|| format!("{value} is not an integer"))
+}
+
+/// A field that must be an unsigned integer written as text.
+fn decimal(value: &Value) -> Result<u64, String> {
+    text(value)?.parse().map_err(|error| format!("{value}: {error}"))
 }

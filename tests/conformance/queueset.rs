@@ -1,0 +1,231 @@
+//! The life of one level's queue set, event by event, every reading compared.
+
+use std::collections::BTreeMap;
+
+use crate::{File, Outcome, decimal, each, integer, text};
+use serde_json::{Value, json};
+use usher_flowcontrol::level::{Arrival, Finish, Level, Mode, Reason, Ticket, Verdict};
+use usher_flowcontrol::units::{FlowHash, Nanos, Seats, Work};
+
+/// Tags of the deliberate departures in the queue set; see design.md, section 5: C5, C2 with C3, and
+/// readings that are older than an epoch.
+const LEFT_OUT: [&str; 3] = ["cancel_starts_nothing", "shrink", "epoch_wrap"];
+
+pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
+    each(file, |case| {
+        let tags = case["tags"].as_array().ok_or("no tags")?;
+        match LEFT_OUT.into_iter().find(|tag| tags.iter().any(|given| given == tag)) {
+            Some(tag) => Ok(Outcome::LeftOut(tag)),
+            None => Replay::of(case)?.run(),
+        }
+    })
+}
+
+/// The mode that a vector's configuration stands for, and its limit.
+pub(crate) fn mode(config: &Value) -> Result<(Mode, Seats), String> {
+    let limit = Seats(unsigned(&config["concurrencyLimit"])?);
+    let queues = integer(&config["desiredQueues"])?;
+    let mode = match queues {
+        i64::MIN..0 => Mode::Exempt,
+        0 => Mode::Reject,
+        _ => Mode::Queue {
+            queues: u32::try_from(queues).map_err(|error| error.to_string())?,
+            hand_size: u8::try_from(integer(&config["handSize"])?).map_err(|error| error.to_string())?,
+            queue_length_limit: u32::try_from(integer(&config["queueLengthLimit"])?)
+                .map_err(|error| error.to_string())?,
+        },
+    };
+    Ok((mode, limit))
+}
+
+/// One case on its way.
+struct Replay<'a> {
+    case: &'a Value,
+    level: Level,
+    /// By time: no two things of a case happen at the same time.
+    agenda: BTreeMap<i64, Item<'a>>,
+    requests: Vec<Request<'a>>,
+}
+
+/// What happens at an instant.
+enum Item<'a> {
+    Input(&'a Value),
+    /// The request of that number.
+    Finish(usize),
+    LingerEnd(usize),
+}
+
+struct Request<'a> {
+    id: &'a str,
+    ticket: Ticket,
+    duration: i64,
+}
+
+impl<'a> Replay<'a> {
+    fn of(case: &'a Value) -> Result<Self, String> {
+        let (mode, limit) = mode(&case["config"])?;
+        let mut agenda = BTreeMap::new();
+        for event in case["events"].as_array().ok_or("no events")? {
+            agenda.insert(integer(&event["t"])?, Item::Input(event));
+        }
+        Ok(Self { case, level: Level::new(Nanos(0), mode, limit), agenda, requests: Vec::new() })
+    }
+
+    fn run(mut self) -> Result<Outcome, String> {
+        let case = self.case;
+        for expected in case["expect"].as_array().ok_or("no expectations")? {
+            let (now, item) = self.agenda.pop_first().ok_or("nothing happens any more")?;
+            let mut found = self.happen(now, item)?;
+            self.observe(&mut found);
+            compare(&found, expected)?;
+        }
+        if let Some(left) = self.agenda.keys().next() {
+            return Err(format!("something happens at {left}"));
+        }
+        compare(&self.end(), &case["end"])?;
+        Ok(Outcome::Agreed)
+    }
+
+    /// Lets one thing happen; its entry, without the state.
+    fn happen(&mut self, now: i64, item: Item<'a>) -> Result<Value, String> {
+        let mut entry = match item {
+            Item::Input(event) => match text(&event["kind"])? {
+                "arrive" => self.arrive(now, event)?,
+                "cancel" => self.cancel(now, event)?,
+                "reconfigure" => {
+                    let (mode, limit) = mode(&event["config"])?;
+                    self.level.reconfigure(Nanos(now), mode, limit);
+                    json!({"kind": "reconfigure", "id": event["id"], "outcome": "applied", "dispatched": []})
+                }
+                kind => return Err(format!("no kind {kind}")),
+            },
+            Item::Finish(number) => {
+                let Request { id, ticket, .. } = self.requests[number];
+                let outcome = match self.level.finish(Nanos(now), ticket) {
+                    Finish::Released => "released",
+                    Finish::Lingers { until } => {
+                        self.agenda.insert(until.0, Item::LingerEnd(number));
+                        "lingering"
+                    }
+                };
+                json!({"kind": "finish", "id": id, "outcome": outcome, "dispatched": []})
+            }
+            Item::LingerEnd(number) => {
+                let Request { id, ticket, .. } = self.requests[number];
+                self.level.linger_end(Nanos(now), ticket);
+                json!({"kind": "linger_end", "id": id, "outcome": "released", "dispatched": []})
+            }
+        };
+        entry["t"] = now.into();
+        while let Some(next) = self.level.next_dispatched() {
+            let number = usize::try_from(next.tag).map_err(|error| error.to_string())?;
+            self.agenda.insert(now + self.requests[number].duration, Item::Finish(number));
+            entry["dispatched"].as_array_mut().ok_or("no list")?.push(self.requests[number].id.into());
+        }
+        Ok(entry)
+    }
+
+    fn arrive(&mut self, now: i64, event: &'a Value) -> Result<Value, String> {
+        let work = Work {
+            initial_seats: Seats(unsigned(&event["initialSeats"])?),
+            final_seats: Seats(unsigned(&event["finalSeats"])?),
+            additional_latency: Nanos(integer(&event["additionalLatency"])?),
+        };
+        let id = text(&event["id"])?;
+        let (number, duration) = (self.requests.len(), integer(&event["duration"])?);
+        let flow = FlowHash(decimal(&event["hash"])?);
+        let mut entry = json!({"kind": "arrive", "id": id, "dispatched": []});
+        let (outcome, ticket) =
+            match self.level.arrive(Nanos(now), Arrival { flow, work, tag: number as u64 }) {
+                Verdict::Execute(ticket) => {
+                    self.agenda.insert(now + duration, Item::Finish(number));
+                    entry["dispatched"] = json!([id]);
+                    ("executing", Some(ticket))
+                }
+                Verdict::Wait(ticket) => ("queued", Some(ticket)),
+                Verdict::Reject(why) => {
+                    let why = match why {
+                        Reason::QueueFull => "queue-full",
+                        Reason::ConcurrencyLimit => "concurrency-limit",
+                        Reason::TimeOut | Reason::Cancelled => "not at arrival",
+                    };
+                    entry["reason"] = why.into();
+                    ("rejected", None)
+                }
+            };
+        entry["outcome"] = outcome.into();
+        if let Some(ticket) = ticket {
+            let queue = self.level.request(ticket).ok_or("accepted and unknown")?.queue;
+            entry["queue"] = queue.map_or(Value::from(-1), Value::from);
+            self.requests.push(Request { id, ticket, duration });
+        }
+        Ok(entry)
+    }
+
+    fn cancel(&mut self, now: i64, event: &Value) -> Result<Value, String> {
+        let id = text(&event["id"])?;
+        let ticket = self.requests.iter().find(|request| request.id == id).map(|request| request.ticket);
+        let removed = ticket.is_some_and(|ticket| self.level.cancel(Nanos(now), ticket, Reason::Cancelled));
+        let outcome = if removed { "removed" } else { "ignored" };
+        Ok(json!({"kind": "cancel", "id": id, "outcome": outcome, "dispatched": []}))
+    }
+
+    /// Adds the state to an entry.
+    fn observe(&self, entry: &mut Value) {
+        entry["R"] = self.level.r().raw().to_string().into();
+        entry["seatsInUse"] = self.level.seats_in_use().0.into();
+        entry["requestsWaiting"] = self.level.waiting().into();
+        entry["requestsExecuting"] = self.level.executing().into();
+        entry["robinIndex"] = self.level.robin_index().into();
+        entry["queues"] = self.queues(false);
+    }
+
+    fn end(&self) -> Value {
+        let (counters, epochs) = (self.level.counters(), self.level.epochs());
+        let mut end = json!({
+            "numQueues": self.level.queue_count(),
+            "seatsWaiting": self.level.seats_waiting().0,
+            "epochAdvances": epochs.complete + epochs.clipped,
+            "rejected": counters.rejected,
+            "cancelled": counters.cancelled,
+        });
+        self.observe(&mut end);
+        end["queues"] = self.queues(true);
+        end
+    }
+
+    /// The queues in use; or, if `stale`, all in which anything is not zero.
+    fn queues(&self, stale: bool) -> Value {
+        let states = self.level.queue_states().into_iter().filter(|state| {
+            state.waiting > 0
+                || state.executing > 0
+                || state.seats_in_use.0 > 0
+                || (stale && state.next_dispatch_r.raw() > 0)
+        });
+        let shown = states.map(|state| {
+            json!({
+                "index": state.index,
+                "waiting": state.waiting,
+                "executing": state.executing,
+                "seatsInUse": state.seats_in_use.0,
+                "nextDispatchR": state.next_dispatch_r.raw().to_string(),
+            })
+        });
+        shown.collect()
+    }
+}
+
+/// What is found must be what is expected. Fields that only the expectation has are not ours to judge.
+fn compare(found: &Value, expected: &Value) -> Result<(), String> {
+    for (key, value) in found.as_object().ok_or("no entry")? {
+        if *value != expected[key] {
+            let at = (&expected["t"], &expected["kind"], &expected["id"]);
+            return Err(format!("{at:?}: {key} is {value}, expected {}", expected[key]));
+        }
+    }
+    Ok(())
+}
+
+fn unsigned(value: &Value) -> Result<u64, String> {
+    value.as_u64().ok_or_else(|| format!("{value} is not a whole number"))
+}
