@@ -4,10 +4,16 @@
 //! a runner is a failure, and so is a file that holds no case. Cases are left out only by the tags that
 //! ARCHITECTURE.md lists, never by name. A runner is a function from the file to one outcome a case.
 
+mod borrowing;
+mod demand;
 mod flow_hash;
+mod numbers;
+mod objects;
 mod queueset;
+mod retry_after;
 mod seat_seconds;
 mod shuffle;
+mod solver;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,6 +51,13 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("queueset_long.json", queueset::run),
     ("seat_seconds.json", seat_seconds::run),
     ("shuffle.json", shuffle::run),
+    ("borrowing.json", borrowing::run),
+    ("demand.json", demand::run),
+    ("retry_after.json", retry_after::run),
+    ("solver.json", solver::run),
+    ("bootstrap.json", objects::bootstrap_json),
+    ("bootstrap.yaml", objects::bootstrap_yaml),
+    ("defaulting.json", objects::defaulting),
 ];
 
 /// Failures printed in full per file; the rest is counted.

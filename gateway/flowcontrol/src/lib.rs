@@ -8,11 +8,15 @@
 
 extern crate alloc;
 
+pub mod borrowing;
 pub mod controller;
+pub mod demand;
 pub mod flow;
 pub mod level;
+pub mod limits;
 pub mod objects;
 pub mod queueset;
 pub mod request_info;
+pub mod retry_after;
 pub mod shuffle;
 pub mod units;
