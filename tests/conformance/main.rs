@@ -5,15 +5,18 @@
 //! ARCHITECTURE.md lists, never by name. A runner is a function from the file to one outcome a case.
 
 mod borrowing;
+mod compare;
 mod demand;
 mod flow_hash;
 mod numbers;
 mod objects;
 mod queueset;
+mod request_info;
 mod retry_after;
 mod seat_seconds;
 mod shuffle;
 mod solver;
+mod wait_limit;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,19 +48,21 @@ pub enum Outcome {
 
 /// File name to runner, in the order in which they are reported.
 const RUNNERS: &[(&str, Runner)] = &[
+    ("bootstrap.json", objects::bootstrap_json),
+    ("bootstrap.yaml", objects::bootstrap_yaml),
+    ("borrowing.json", borrowing::run),
     ("collision_probability.json", shuffle::run_collisions),
+    ("defaulting.json", objects::defaulting),
+    ("demand.json", demand::run),
     ("flow_hash.json", flow_hash::run),
     ("queueset.json", queueset::run),
     ("queueset_long.json", queueset::run),
+    ("request_info.json", request_info::run),
+    ("retry_after.json", retry_after::run),
     ("seat_seconds.json", seat_seconds::run),
     ("shuffle.json", shuffle::run),
-    ("borrowing.json", borrowing::run),
-    ("demand.json", demand::run),
-    ("retry_after.json", retry_after::run),
     ("solver.json", solver::run),
-    ("bootstrap.json", objects::bootstrap_json),
-    ("bootstrap.yaml", objects::bootstrap_yaml),
-    ("defaulting.json", objects::defaulting),
+    ("wait_limit.json", wait_limit::run),
 ];
 
 /// Failures printed in full per file; the rest is counted.

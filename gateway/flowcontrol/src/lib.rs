@@ -20,3 +20,4 @@ pub mod request_info;
 pub mod retry_after;
 pub mod shuffle;
 pub mod units;
+pub mod wait_limit;
