@@ -63,6 +63,9 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("shuffle.json", shuffle::run),
     ("solver.json", solver::run),
     ("wait_limit.json", wait_limit::run),
+    ("maintenance.json", objects::maintenance),
+    ("status.json", objects::status),
+    ("validation.json", objects::validation),
 ];
 
 /// Failures printed in full per file; the rest is counted.

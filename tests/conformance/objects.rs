@@ -2,7 +2,13 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration, bootstrap, defaults};
+use usher_flowcontrol::objects::maintenance::{self, Action, Answer, Pass, SpecFrom, Verb};
+use usher_flowcontrol::objects::status::{self, Limiter};
+use usher_flowcontrol::objects::validation::{self, ErrorKind};
+use usher_flowcontrol::objects::{
+    AUTO_UPDATE, FlowSchema, PriorityLevelConfiguration, Status, Time, bootstrap, defaults,
+};
+use usher_flowcontrol::units::Nanos;
 
 use crate::{File, Outcome};
 
@@ -105,4 +111,201 @@ pub(crate) fn bootstrap_yaml(file: &File) -> Vec<(String, Outcome)> {
         outcomes.push(("number of objects".into(), Outcome::Failed(format!("ours {}", ours.len()))));
     }
     outcomes
+}
+
+/// `validation.json`: the same errors, details included. Their order is left open, as labels have none.
+pub(crate) fn validation(file: &File) -> Vec<(String, Outcome)> {
+    each(file, |case| {
+        let expected = case["expect"]["outcome"].as_str().unwrap_or_default();
+        let object = match Object::read(&case["object"]) {
+            Ok(object) => object,
+            Err(_) if expected == "undecodable" => return Ok(()),
+            Err(error) => return Err(format!("cannot be decoded: {error}")),
+        };
+        let errors = match (case["operation"].as_str(), object.filled()) {
+            (Some("validate"), Object::Schema(schema)) => validation::check_schema(&schema),
+            (Some("validate"), Object::Level(level)) => validation::check_level(&level),
+            (Some("create"), Object::Schema(schema)) => {
+                validation::check_schema(&FlowSchema { status: Status::default(), ..schema })
+            }
+            (Some("create"), Object::Level(level)) => {
+                validation::check_level(&PriorityLevelConfiguration { status: Status::default(), ..level })
+            }
+            (Some("update-status"), Object::Schema(schema)) => validation::check_status(&schema.status),
+            (Some("update-status"), Object::Level(level)) => validation::check_status(&level.status),
+            (operation, _) => return Err(format!("operation {operation:?}")),
+        };
+        let mut ours: Vec<_> = errors
+            .iter()
+            .map(|error| (error.field.as_str(), kind_name(error.kind), error.detail.as_str()))
+            .collect();
+        let theirs = array(&case["expect"]["errors"]);
+        let mut theirs: Vec<_> = theirs
+            .iter()
+            .map(|error| (text(&error["field"]), text(&error["type"]), text(&error["detail"])))
+            .collect();
+        ours.sort_unstable();
+        theirs.sort_unstable();
+        expect_equal("errors", &ours, &theirs)?;
+        expect_equal("outcome", &expected, &if ours.is_empty() { "accepted" } else { "rejected" })
+    })
+}
+
+fn kind_name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Required => "Required",
+        ErrorKind::Invalid => "Invalid",
+        ErrorKind::NotSupported => "NotSupported",
+        ErrorKind::Forbidden => "Forbidden",
+        ErrorKind::Duplicate => "Duplicate",
+        ErrorKind::TooLong => "TooLong",
+    }
+}
+
+/// `maintenance.json`: one decision, or the writes of a whole pass.
+pub(crate) fn maintenance(file: &File) -> Vec<(String, Outcome)> {
+    each(file, |case| match case["type"].as_str() {
+        Some("object") => maintain_object(case),
+        Some("pass") => maintain_all(case),
+        other => Err(format!("type {other:?}")),
+    })
+}
+
+fn maintain_object(case: &Value) -> Result<(), String> {
+    let name = text(&case["object_name"]);
+    let existing = Some(&case["existing"]).filter(|existing| !existing.is_null()).map(Object::read);
+    let (ours, object, spec_from) = match (text(&case["kind"]), existing.transpose()?) {
+        ("FlowSchema", None) => told(maintenance::decide(name, None), Object::Schema),
+        ("FlowSchema", Some(Object::Schema(existing))) => {
+            told(maintenance::decide(name, Some(&existing)), Object::Schema)
+        }
+        ("PriorityLevelConfiguration", None) => told(maintenance::decide(name, None), Object::Level),
+        ("PriorityLevelConfiguration", Some(Object::Level(existing))) => {
+            told(maintenance::decide(name, Some(&existing)), Object::Level)
+        }
+        other => return Err(format!("kind {other:?}")),
+    };
+    let expect = &case["expect"];
+    expect_equal("action", &ours, &text(&expect["action"]))?;
+    expect_equal("spec from", &spec_from, &expect["spec_from"].as_str())?;
+    let annotation = object.as_ref().and_then(|object| match object {
+        Object::Schema(schema) => schema.metadata.annotations.get(AUTO_UPDATE),
+        Object::Level(level) => level.metadata.annotations.get(AUTO_UPDATE),
+    });
+    expect_equal("annotation", &annotation.map(String::as_str), &expect["annotation"].as_str())?;
+    let theirs = Some(&expect["object"]).filter(|object| !object.is_null()).map(Object::read);
+    expect_equal("object", &object, &theirs.transpose()?)
+}
+
+/// A decision in the words of the vectors.
+fn told<T>(action: Action<T>, wrap: fn(T) -> Object) -> (&'static str, Option<Object>, Option<&'static str>) {
+    match action {
+        Action::Leave => ("leave", None, None),
+        Action::Delete => ("delete", None, None),
+        Action::Create(object) => ("create", Some(wrap(object)), Some("builtin")),
+        Action::Update(object, SpecFrom::BuiltIn) => ("update", Some(wrap(object)), Some("builtin")),
+        Action::Update(object, SpecFrom::Existing) => ("update", Some(wrap(object)), Some("existing")),
+    }
+}
+
+fn maintain_all(case: &Value) -> Result<(), String> {
+    let (mut schemas, mut levels) = (Vec::new(), Vec::new());
+    let show = |object: &Value, schemas: &mut Vec<FlowSchema>, levels: &mut Vec<_>| {
+        match Object::read(object)? {
+            Object::Schema(schema) => schemas.push(schema),
+            Object::Level(level) => levels.push(level),
+        }
+        Ok::<(), String>(())
+    };
+    for object in array(&case["existing"]) {
+        show(object, &mut schemas, &mut levels)?;
+    }
+    let mut pass = Pass::default();
+    let mut writes = Vec::new();
+    while let Some(write) = pass.next(&schemas, &levels) {
+        let verb = match write.verb {
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Delete => "delete",
+        };
+        let (kind, name) = match &write.object {
+            maintenance::Object::Schema(schema) => ("FlowSchema", schema.metadata.name.clone()),
+            maintenance::Object::Level(level) => ("PriorityLevelConfiguration", level.metadata.name.clone()),
+        };
+        let listed = array(&case["api_answers"]).iter().find(|answer| {
+            (text(&answer["verb"]), text(&answer["kind"]), text(&answer["object_name"]))
+                == (verb, kind, name.as_str())
+        });
+        let answer = match listed.map(|answer| text(&answer["answer"])) {
+            None => Answer::Done,
+            Some("conflict") => Answer::Conflict,
+            Some("not-found") => Answer::NotFound,
+            Some("already-exists") => Answer::AlreadyExists,
+            Some("server-error") => Answer::Failed,
+            Some(other) => return Err(format!("answer {other}")),
+        };
+        if answer == Answer::AlreadyExists {
+            show(&case["cache_then_shows"], &mut schemas, &mut levels)?;
+        }
+        writes.push((verb, kind, name));
+        if writes.len() > 1000 {
+            return Err("the pass does not end".into());
+        }
+        pass.answered(answer);
+    }
+    let theirs: Vec<_> = array(&case["expect"]["writes"])
+        .iter()
+        .map(|write| (text(&write["verb"]), text(&write["kind"]), text(&write["object_name"]).to_owned()))
+        .collect();
+    expect_equal("writes", &writes, &theirs)?;
+    expect_equal("pass fails", &Some(pass.failed()), &case["expect"]["pass_fails"].as_bool())
+}
+
+/// `status.json`: the wanted condition and its write, or a sequence through the limiter.
+pub(crate) fn status(file: &File) -> Vec<(String, Outcome)> {
+    each(file, |case| match case["type"].as_str() {
+        Some("single") => status_single(case),
+        Some("sequence") => status_sequence(case),
+        other => Err(format!("type {other:?}")),
+    })
+}
+
+fn status_single(case: &Value) -> Result<(), String> {
+    let schema: FlowSchema = decode(&case["schema"])?;
+    let levels: Vec<PriorityLevelConfiguration> = decode(&case["levels"])?;
+    let expect = &case["expect"];
+    let wanted = status::wanted(&schema, &levels);
+    expect_equal("condition", &wanted, &decode(&expect["condition"])?)?;
+    let write = status::must_write(&schema, &wanted);
+    expect_equal("write", &Some(write), &expect["write"].as_bool())?;
+    if write {
+        let now = Time::parse(text(&case["now"])).ok_or("now is no time")?;
+        let body = status::apply_body(&schema, wanted, now);
+        expect_equal("apply body", &body, &decode(&expect["apply_body"])?)?;
+    }
+    Ok(())
+}
+
+fn status_sequence(case: &Value) -> Result<(), String> {
+    let mut limiter = Limiter::default();
+    for step in array(&case["steps"]) {
+        let now = Nanos::from_millis(step["at_ms"].as_i64().ok_or("no time")?);
+        let wrong: Vec<&str> = array(&step["wrong"]).iter().map(text).collect();
+        let (written, skipped): (Vec<&str>, Vec<&str>) =
+            wrong.into_iter().partition(|schema| limiter.admit(now, schema));
+        let expected = |list: &str| -> Vec<_> { array(&step[list]).iter().map(text).collect() };
+        expect_equal("written", &written, &expected("written"))?;
+        expect_equal("skipped", &skipped, &expected("skipped"))?;
+        let later = step["redigest_later"].as_bool();
+        expect_equal("again later", &Some(!skipped.is_empty()), &later)?;
+    }
+    Ok(())
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
