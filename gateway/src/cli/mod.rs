@@ -1,0 +1,70 @@
+//! What the program is told on its command line: `serve`, `check`, `explain`.
+//!
+//! Exit codes: 0 done, 1 failed, 2 the operator has to write something else.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::config::options::{self, Options, OptionsError};
+
+/// Something went wrong that the command line is not to blame for.
+const FAILED: u8 = 1;
+/// The command line, the environment or the options file must be changed.
+const USAGE: u8 = 2;
+
+/// Admission gateway in front of kube-apiserver: API Priority and Fairness (KEP-1040).
+#[derive(Parser, Debug)]
+#[command(name = "usher", version, max_term_width = 110, disable_help_flag = true)]
+struct Program {
+    /// Print help
+    #[arg(short, long, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand, Debug)]
+enum Task {
+    /// Seat, queue or turn away requests on their way to kube-apiserver
+    #[command(after_help = OTHER_SOURCES)]
+    Serve(Box<Options>),
+}
+
+/// Closes `usher serve --help`.
+const OTHER_SOURCES: &str = "\
+Every flag may also be an environment variable (USHER_REQUEST_TIMEOUT=60s; lists with commas) or a key of the \
+--config file (request-timeout: 60s). The command line wins over the environment, the environment over the \
+file, the file over the default.";
+
+/// Runs the program and says how it ended.
+pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> ExitCode {
+    let program = Program::command();
+    let task = match program.clone().try_get_matches_from(&arguments) {
+        Ok(matches) => Program::from_arg_matches(&matches).map(|program| program.task),
+        Err(error) => Err(error),
+    };
+    match task {
+        Ok(Task::Serve(_)) => match options::read(&program, "serve", &arguments, &environment) {
+            Ok(options) => serve(&options),
+            Err(error) => refuse(&error),
+        },
+        Err(error) => refuse(&OptionsError::CommandLine(error)),
+    }
+}
+
+fn serve(_options: &Options) -> ExitCode {
+    eprintln!("usher: this build checks its options only; serving follows");
+    ExitCode::from(FAILED)
+}
+
+/// Says what is wrong with the options; `--help` and `--version` come here too, and are no fault.
+fn refuse(error: &OptionsError) -> ExitCode {
+    if let OptionsError::CommandLine(error) = error {
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+    }
+    eprintln!("usher: {error}");
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,147 @@
+//! What flags must hold together. Every sentence names the flag and the remedy; all are said at once.
+
+use std::time::Duration;
+
+use super::{Authentication, FlowControl, Limits, Options, OptionsError, Serving, Upstream};
+
+/// A queue wait of a quarter of less than this rounds to nothing useful.
+const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// Judges everything.
+pub(super) fn all(options: &Options) -> Result<(), OptionsError> {
+    let mut faults = Vec::new();
+    serving(&options.serving, &mut faults);
+    authentication(&options.authentication, &mut faults);
+    upstream(&options.upstream, &mut faults);
+    faults.extend(flow_control(&options.flow_control));
+    limits(&options.limits, &mut faults);
+    if faults.is_empty() { Ok(()) } else { Err(OptionsError::Together(faults)) }
+}
+
+fn serving(serving: &Serving, faults: &mut Vec<String>) {
+    match (&serving.tls_cert_file, &serving.tls_private_key_file) {
+        (Some(_), None) => faults.push("--tls-cert-file needs its key: give --tls-private-key-file".into()),
+        (None, Some(_)) => {
+            faults.push("--tls-private-key-file needs its certificate: give --tls-cert-file".into());
+        }
+        (None, None) if serving.insecure_port.is_none() => faults.push(
+            "nothing to listen on: give --tls-cert-file and --tls-private-key-file \
+             (kubeadm: /etc/kubernetes/pki/apiserver.crt and .key), or --insecure-port for plain HTTP"
+                .into(),
+        ),
+        _ => {}
+    }
+    let remote = !serving.insecure_bind_address.is_loopback();
+    if serving.insecure_port.is_some() && remote && !serving.insecure_allow_remote {
+        faults.push(format!(
+            "--insecure-bind-address={} is not loopback: tokens would travel in the clear; \
+             use 127.0.0.1, or say --insecure-allow-remote if that is what you want",
+            serving.insecure_bind_address
+        ));
+    }
+}
+
+fn authentication(authentication: &Authentication, faults: &mut Vec<String>) {
+    if !authentication.service_account_key_file.is_empty() && authentication.service_account_issuer.is_empty()
+    {
+        faults.push(
+            "--service-account-key-file needs --service-account-issuer: give kube-apiserver's \
+             (kubeadm: https://kubernetes.default.svc.cluster.local)"
+                .into(),
+        );
+    }
+    let proxies = authentication.requestheader_client_ca_file.is_some();
+    if proxies && authentication.requestheader_username_headers.is_empty() {
+        faults.push(
+            "--requestheader-client-ca-file needs --requestheader-username-headers: \
+             give X-Remote-User, as kube-apiserver has it"
+                .into(),
+        );
+    }
+    let headers = [
+        ("username-headers", &authentication.requestheader_username_headers),
+        ("uid-headers", &authentication.requestheader_uid_headers),
+        ("group-headers", &authentication.requestheader_group_headers),
+        ("extra-headers-prefix", &authentication.requestheader_extra_headers_prefix),
+    ];
+    for (flag, names) in headers {
+        for name in names.iter().filter(|name| http::HeaderName::try_from(name.as_str()).is_err()) {
+            faults.push(format!("--requestheader-{flag}: {name:?} cannot be part of an HTTP header's name"));
+        }
+    }
+}
+
+fn upstream(upstream: &Upstream, faults: &mut Vec<String>) {
+    if upstream.upstream.is_empty() {
+        faults.push("--upstream is missing: give the kube-apiserver's https://HOST:PORT".into());
+    }
+    let tls = upstream.upstream.iter().find(|url| url.tls);
+    match tls {
+        Some(url) if upstream.upstream_ca_file.is_none() => faults.push(format!(
+            "--upstream={url} needs --upstream-ca-file: the cluster's CA (kubeadm: /etc/kubernetes/pki/ca.crt)"
+        )),
+        _ => {}
+    }
+    match (&upstream.proxy_client_cert_file, &upstream.proxy_client_key_file) {
+        (Some(_), None) => {
+            faults.push("--proxy-client-cert-file needs its key: give --proxy-client-key-file".into());
+        }
+        (None, Some(_)) => {
+            faults
+                .push("--proxy-client-key-file needs its certificate: give --proxy-client-cert-file".into());
+        }
+        _ => {}
+    }
+    if upstream.upstream_connect_timeout.is_zero() {
+        faults.push("--upstream-connect-timeout must be more than 0".into());
+    }
+}
+
+fn flow_control(flow_control: &FlowControl) -> Vec<String> {
+    let mut faults = Vec::new();
+    let seats = u64::from(flow_control.max_requests_inflight)
+        + u64::from(flow_control.max_mutating_requests_inflight);
+    if flow_control.enable_priority_and_fairness && seats == 0 {
+        faults.push(
+            "--max-requests-inflight and --max-mutating-requests-inflight are both 0: with \
+             --enable-priority-and-fairness their sum is the server's seats and must be more than 0"
+                .into(),
+        );
+    }
+    if flow_control.request_timeout < REQUEST_TIMEOUT_MIN {
+        faults.push(format!("--request-timeout must be at least {REQUEST_TIMEOUT_MIN:?}"));
+    }
+    faults
+}
+
+fn limits(limits: &Limits, faults: &mut Vec<String>) {
+    let counts = [
+        ("max-connections", limits.max_connections),
+        ("http2-max-streams-per-connection", limits.http2_max_streams_per_connection),
+        ("max-handshakes", limits.max_handshakes),
+        ("max-waiting-requests", limits.max_waiting_requests),
+    ];
+    for (flag, _) in counts.iter().filter(|(_, count)| *count == 0) {
+        faults.push(format!("--{flag} must be more than 0"));
+    }
+    for (flag, bytes) in [
+        ("max-header-bytes", limits.max_header_bytes),
+        ("max-body-buffer-bytes", limits.max_body_buffer_bytes),
+    ] {
+        if bytes < BYTES_MIN {
+            faults.push(format!("--{flag} must be at least {BYTES_MIN}"));
+        }
+    }
+    let times = [
+        ("handshake-timeout", limits.handshake_timeout),
+        ("header-timeout", limits.header_timeout),
+        ("idle-timeout", limits.idle_timeout),
+        ("write-stall-timeout", limits.write_stall_timeout),
+    ];
+    for (flag, _) in times.iter().filter(|(_, time)| time.is_zero()) {
+        faults.push(format!("--{flag} must be more than 0"));
+    }
+}
+
+/// hyper's smallest read buffer: below it not even a plain request fits.
+const BYTES_MIN: u32 = 8 << 10;

@@ -1,0 +1,228 @@
+//! The table of flags: the one place where a flag's name, type, default and help are written.
+//!
+//! Where kube-apiserver has a flag, its name and its default are used. The environment and the file are
+//! read by the same names: see [`super::sources`].
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+
+use super::limits;
+use super::values::{Io, LogFormat, TlsVersion, UpstreamUrl, boolean, duration, io, limit, log_level};
+
+/// Everything `usher serve` is told.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// YAML file with any of the flags below, by their names without the dashes
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where clients come in.
+    #[command(flatten)]
+    pub serving: Serving,
+    /// How clients are known.
+    #[command(flatten)]
+    pub authentication: Authentication,
+    /// Where requests go.
+    #[command(flatten)]
+    pub upstream: Upstream,
+    /// Who gets seats.
+    #[command(flatten)]
+    pub flow_control: FlowControl,
+    /// What protects usher itself.
+    #[command(flatten)]
+    pub limits: Limits,
+    /// What operators see.
+    #[command(flatten)]
+    pub observation: Observation,
+}
+
+/// Where clients come in.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Serving")]
+pub struct Serving {
+    /// Address to listen on with TLS
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
+    pub bind_address: IpAddr,
+    /// Port to listen on with TLS; 0 chooses a free one, the log says which
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
+    pub secure_port: u16,
+    /// Serving certificate, PEM, followed by its intermediates
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Private key of the serving certificate, PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Oldest TLS version that clients may speak
+    #[arg(long, value_name = "VERSION", value_enum, default_value_t = TlsVersion::Tls12)]
+    pub tls_min_version: TlsVersion,
+    /// Listen for plain HTTP too, on this port (0: a free one)
+    #[arg(long, value_name = "PORT")]
+    pub insecure_port: Option<u16>,
+    /// Address of the plain HTTP port
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub insecure_bind_address: IpAddr,
+    /// Allow plain HTTP beyond loopback: tokens then travel in the clear
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub insecure_allow_remote: bool,
+    /// How long requests in flight may take to finish after SIGTERM
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub shutdown_grace_period: Duration,
+}
+
+/// How clients are known. As kube-apiserver is told, so that both see the same users.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Authentication (give what kube-apiserver is given)")]
+pub struct Authentication {
+    /// CA bundle that vouches for client certificates
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+    /// Static bearer tokens: CSV of token, user, uid, "groups"
+    #[arg(long, value_name = "FILE")]
+    pub token_auth_file: Option<PathBuf>,
+    /// Public (or private) keys of service-account tokens, PEM; repeatable. Without it they are fetched from
+    /// the upstream's /openid/v1/jwks
+    #[arg(long, value_name = "FILE")]
+    pub service_account_key_file: Vec<PathBuf>,
+    /// Issuer of service-account tokens; repeatable
+    #[arg(long, value_name = "ISSUER")]
+    pub service_account_issuer: Vec<String>,
+    /// Audiences a service-account token may be for; without it the issuers
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub api_audiences: Vec<String>,
+    /// CA bundle that vouches for front proxies in front of usher
+    #[arg(long, value_name = "FILE")]
+    pub requestheader_client_ca_file: Option<PathBuf>,
+    /// Common names of trusted front proxies; empty: all that the bundle vouches for
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub requestheader_allowed_names: Vec<String>,
+    /// Headers to find a front proxy's user name in
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub requestheader_username_headers: Vec<String>,
+    /// Headers to find its UID in
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub requestheader_uid_headers: Vec<String>,
+    /// Headers to find its groups in
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub requestheader_group_headers: Vec<String>,
+    /// Prefixes of the headers to find its extra attributes in
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub requestheader_extra_headers_prefix: Vec<String>,
+    /// Requests without credentials are system:anonymous
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub anonymous_auth: bool,
+}
+
+/// Where requests go.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Upstream")]
+pub struct Upstream {
+    /// A kube-apiserver, https://HOST:PORT; repeatable
+    #[arg(long, value_name = "URL")]
+    pub upstream: Vec<UpstreamUrl>,
+    /// CA bundle that vouches for the apiservers
+    #[arg(long, value_name = "FILE")]
+    pub upstream_ca_file: Option<PathBuf>,
+    /// Name to expect in their certificates, if not the host of the URL
+    #[arg(long, value_name = "NAME")]
+    pub upstream_server_name: Option<String>,
+    /// Front-proxy certificate that lets the apiserver believe X-Remote-*; kubeadm's front-proxy-client.crt
+    #[arg(long, value_name = "FILE")]
+    pub proxy_client_cert_file: Option<PathBuf>,
+    /// Its private key; kubeadm's front-proxy-client.key
+    #[arg(long, value_name = "FILE")]
+    pub proxy_client_key_file: Option<PathBuf>,
+    /// How long a connection to an apiserver may take to be made, TLS included
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub upstream_connect_timeout: Duration,
+    /// Group in which usher reads the apiserver's /metrics for the sizes of lists
+    #[arg(long, value_name = "GROUP", default_value = "system:monitoring")]
+    pub statistics_group: String,
+}
+
+/// Who gets seats.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Flow control")]
+pub struct FlowControl {
+    /// API Priority and Fairness; without it the two limits below hold by themselves
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub enable_priority_and_fairness: bool,
+    /// Seats of the server, first summand; without flow control: reads at a time, 0 for no limit
+    #[arg(long, value_name = "N", default_value = "400", value_parser = limit, allow_negative_numbers = true)]
+    pub max_requests_inflight: u32,
+    /// Seats of the server, second summand; without flow control: writes at a time, 0 for no limit
+    #[arg(long, value_name = "N", default_value = "200", value_parser = limit, allow_negative_numbers = true)]
+    pub max_mutating_requests_inflight: u32,
+    /// Deadline of a request that is not long-running; it may wait for a quarter of it
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration,
+        allow_hyphen_values = true)]
+    pub request_timeout: Duration,
+    /// Folder of FlowSchemas and PriorityLevelConfigurations, YAML or JSON, followed as it changes
+    #[arg(long, value_name = "DIR")]
+    pub flow_control_dir: Option<PathBuf>,
+    /// Have kube-apiserver's suggested objects where the folder does not name them
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub flow_control_suggested: bool,
+    /// How long at most a watch holds its seat for its initial events
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub watch_init_timeout: Duration,
+}
+
+/// What protects usher itself. Each default gives its reason in [`limits`].
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct Limits {
+    /// Clients' connections at a time
+    #[arg(long, value_name = "N", default_value_t = limits::CONNECTIONS)]
+    pub max_connections: u32,
+    /// Requests at a time on one HTTP/2 connection
+    #[arg(long, value_name = "N", default_value_t = limits::STREAMS)]
+    pub http2_max_streams_per_connection: u32,
+    /// Bytes of a request's headers
+    #[arg(long, value_name = "BYTES", default_value_t = limits::HEADER_BYTES)]
+    pub max_header_bytes: u32,
+    /// Bytes of a body read ahead while its request waits or its reader is slow
+    #[arg(long, value_name = "BYTES", default_value_t = limits::BODY_BUFFER_BYTES)]
+    pub max_body_buffer_bytes: u32,
+    /// TLS handshakes in progress at a time
+    #[arg(long, value_name = "N", default_value_t = limits::HANDSHAKES)]
+    pub max_handshakes: u32,
+    /// How long a TLS handshake may take
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub handshake_timeout: Duration,
+    /// How long the headers of a request may take to arrive
+    #[arg(long, value_name = "DURATION", default_value = "32s", value_parser = duration)]
+    pub header_timeout: Duration,
+    /// How long a connection may be idle
+    #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = duration)]
+    pub idle_timeout: Duration,
+    /// How long a client may take none of its response before it is given up, with its seats
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub write_stall_timeout: Duration,
+    /// Requests that wait at a time, over all levels
+    #[arg(long, value_name = "N", default_value_t = limits::WAITING_REQUESTS)]
+    pub max_waiting_requests: u32,
+}
+
+/// What operators see.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Observation")]
+pub struct Observation {
+    /// Address of /metrics, /debug, /readyz: plain HTTP for whoever can reach it, so keep it on loopback
+    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180))]
+    pub admin_bind_address: SocketAddr,
+    /// How the worker does its I/O
+    #[arg(long, value_name = "DRIVER", default_value = "epoll", value_parser = io)]
+    pub io: Io,
+    /// Shape of log lines
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// Which log lines are written; also by module: info,usher::worker=debug
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level)]
+    pub log_level: String,
+}

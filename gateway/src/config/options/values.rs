@@ -1,0 +1,162 @@
+//! How the text of a flag becomes a value. Each reader says what it wanted when it refuses.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use usher_flowcontrol::wait_limit::parse_duration;
+
+/// Where an apiserver listens: `https://HOST:PORT`, or `http://HOST:PORT` where nothing is at stake.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UpstreamUrl {
+    /// TLS, or plain text.
+    pub tls: bool,
+    /// DNS name or IP address; IPv6 without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// What the worker asks the operating system with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Io {
+    /// tokio's current-thread runtime.
+    #[default]
+    Epoll,
+}
+
+/// Oldest TLS version to accept, by Go's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    #[value(name = "VersionTLS12")]
+    Tls12,
+    /// TLS 1.3.
+    #[value(name = "VersionTLS13")]
+    Tls13,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A span of time in Go's syntax: `60s`, `1m30s`, `1.5h`, `300ms`, `0`. Not negative.
+///
+/// # Errors
+/// Anything else; or longer than Go's own 2^63 ns (292 years).
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wanted = |_| "wanted a duration like 60s, 1m30s, 1.5h or 300ms".to_owned();
+    let nanos = parse_duration(text.as_bytes()).map_err(wanted)?;
+    u64::try_from(nanos.0).map(Duration::from_nanos).map_err(|_| "a duration here cannot be negative".into())
+}
+
+/// A truth value in the spellings of Go's flags.
+///
+/// # Errors
+/// Anything else.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
+        "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
+        _ => Err("wanted true or false".into()),
+    }
+}
+
+/// A number of requests that may be 0 but not less.
+///
+/// # Errors
+/// Anything else.
+pub fn limit(text: &str) -> Result<u32, String> {
+    match text.parse::<i64>() {
+        Ok(negative) if negative < 0 => Err("it cannot be negative".into()),
+        Ok(number) => u32::try_from(number).map_err(|_| format!("it can be {} at most", u32::MAX)),
+        Err(_) => Err("wanted a whole number".into()),
+    }
+}
+
+/// Which way of I/O.
+///
+/// # Errors
+/// Everything but `epoll`.
+pub fn io(text: &str) -> Result<Io, String> {
+    match text {
+        "epoll" => Ok(Io::Epoll),
+        "io_uring" | "io-uring" | "uring" => {
+            Err("io_uring is not in this version of usher; leave the flag out or give --io=epoll".into())
+        }
+        _ => Err("the only way of I/O in this version is epoll".into()),
+    }
+}
+
+/// Which log lines are written: a level, or levels by module as in `info,usher::worker=debug`.
+///
+/// # Errors
+/// Anything else.
+pub fn log_level(text: &str) -> Result<String, String> {
+    let wanted = "wanted off, error, warn, info, debug or trace, also by module: info,usher::worker=debug";
+    let level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+    let sound = text.split(',').all(|part| match part.split_once('=') {
+        Some((module, word)) => !module.trim().is_empty() && level(word.trim()),
+        None => level(part.trim()),
+    });
+    if sound { Ok(text.to_owned()) } else { Err(wanted.to_owned()) }
+}
+
+// === impl UpstreamUrl ===
+
+impl FromStr for UpstreamUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = || "wanted https://HOST:PORT".to_owned();
+        let uri: http::Uri = text.parse().map_err(|_| wanted())?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(wanted()),
+        };
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err("an upstream has no path: give https://HOST:PORT".into());
+        }
+        let authority = uri.authority().ok_or_else(wanted)?;
+        if authority.as_str().contains('@') {
+            return Err(
+                "an upstream has no user: usher shows its certificate (--proxy-client-cert-file)".into()
+            );
+        }
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        if host.is_empty() {
+            return Err(wanted());
+        }
+        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        Ok(Self { tls, host, port })
+    }
+}
+
+impl fmt::Display for UpstreamUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        if self.host.contains(':') {
+            write!(formatter, "{scheme}://[{}]:{}", self.host, self.port)
+        } else {
+            write!(formatter, "{scheme}://{}:{}", self.host, self.port)
+        }
+    }
+}
+
+// === impl Io ===
+
+impl fmt::Display for Io {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Epoll => formatter.write_str("epoll"),
+        }
+    }
+}
