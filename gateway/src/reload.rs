@@ -132,6 +132,19 @@ impl<T> Reloaded<T> {
         })
     }
 
+    /// A value built from one file by `parse`.
+    ///
+    /// # Errors
+    /// As [`Reloaded::new`].
+    pub fn of_file(
+        what: &'static str,
+        path: &Path,
+        parse: impl Fn(&Path, &[u8]) -> Result<T, FileFault> + Send + Sync + 'static,
+    ) -> Result<Reloaded<T>, FileFault> {
+        let own = path.to_owned();
+        Reloaded::new(what, vec![path.to_owned()], move |contents| parse(&own, contents.of(&own)))
+    }
+
     /// The value in force.
     #[must_use]
     pub fn current(&self) -> Arc<T> {
@@ -159,7 +172,7 @@ impl<T: Send + Sync> Reload for Reloaded<T> {
         match contents.and_then(|contents| (self.build)(&contents)) {
             Ok(value) => {
                 self.current.store(Arc::new(value));
-                self.reloads.fetch_add(1, Ordering::Relaxed);
+                self.reloads.fetch_add(1, Ordering::Release);
                 tracing::info!(what = self.what, "reloaded");
                 Outcome::Reloaded
             }
@@ -178,7 +191,7 @@ impl<T: Send + Sync> Reload for Reloaded<T> {
     }
 
     fn reloads(&self) -> u64 {
-        self.reloads.load(Ordering::Relaxed)
+        self.reloads.load(Ordering::Acquire)
     }
 
     fn refusals(&self) -> u64 {

@@ -28,7 +28,7 @@ pub struct ServerFiles {
 /// The serving side's configuration, following its files.
 #[derive(Debug)]
 pub struct Server {
-    config: Arc<Reloaded<Arc<ServerConfig>>>,
+    config: Arc<Reloaded<ServerConfig>>,
 }
 
 impl Server {
@@ -50,7 +50,7 @@ impl Server {
     /// What a connection accepted now is to use, for all of its life.
     #[must_use]
     pub fn current(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config.current())
+        self.config.current()
     }
 
     /// For [`crate::reload::Watch`].
@@ -60,7 +60,7 @@ impl Server {
     }
 }
 
-fn config(files: &ServerFiles, contents: &Contents) -> Result<Arc<ServerConfig>, FileFault> {
+fn config(files: &ServerFiles, contents: &Contents) -> Result<ServerConfig, FileFault> {
     let chain = pem::certificates(&files.certificate, contents.of(&files.certificate))?;
     let key = pem::private_key(&files.private_key, contents.of(&files.private_key))?;
     pem::warn_if_expired(&files.certificate, &chain[0]);
@@ -87,7 +87,7 @@ fn config(files: &ServerFiles, contents: &Contents) -> Result<Arc<ServerConfig>,
     // chain as it was first sent; identity verifies that chain anew for every connection, resumed or not, so a
     // ticket outlives neither a certificate nor a CA. Each configuration has its own ticket keys.
     config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(refuse)?;
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 /// Names of the authorities whose certificates are of use here, sent to clients that have several

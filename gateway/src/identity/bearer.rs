@@ -1,0 +1,72 @@
+//! Where requests carry bearer tokens: `Authorization`, or for browsers a WebSocket subprotocol.
+//!
+//! Found exactly where kube-apiserver finds them, because what it does not take for a token leaves a request
+//! anonymous instead of unauthorized.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+
+/// Prefix of the WebSocket subprotocol that carries a token, base64url without padding.
+const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// A place where a token was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// None there.
+    Nothing,
+    /// One that no authenticator could accept.
+    Unusable,
+    /// This one.
+    Token(String),
+}
+
+/// The token of the first `Authorization` line: `Bearer`, one blank, the token; what follows a second blank is
+/// ignored.
+pub(super) fn authorization(headers: &HeaderMap) -> Found {
+    let Some(line) = headers.get(AUTHORIZATION) else { return Found::Nothing };
+    let mut words = line.as_bytes().trim_ascii().splitn(3, |&byte| byte == b' ');
+    match (words.next(), words.next()) {
+        (Some(scheme), Some(token)) if scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty() => {
+            str::from_utf8(token).map_or(Found::Unusable, |token| Found::Token(token.to_owned()))
+        }
+        _ => Found::Nothing,
+    }
+}
+
+/// The token among the subprotocols of a WebSocket request. There must be one at most, and another subprotocol
+/// beside it.
+pub(super) fn web_socket(headers: &HeaderMap) -> Found {
+    if !is_web_socket(headers) {
+        return Found::Nothing;
+    }
+    let mut token = None;
+    let mut others = false;
+    for line in headers.get_all(SEC_WEBSOCKET_PROTOCOL) {
+        for protocol in line.as_bytes().split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            match protocol.strip_prefix(PROTOCOL_PREFIX.as_bytes()) {
+                None => others = true,
+                Some(_) if token.is_some() => return Found::Unusable,
+                Some(encoded) => token = Some(encoded),
+            }
+        }
+    }
+    let decoded = match token.map(|encoded| URL_SAFE_NO_PAD.decode(encoded)) {
+        None => return Found::Nothing,
+        Some(Err(_)) => return Found::Unusable,
+        Some(Ok(decoded)) => String::from_utf8(decoded),
+    };
+    match decoded {
+        Ok(token) if token.is_empty() => Found::Nothing,
+        Ok(token) if others => Found::Token(token),
+        _ => Found::Unusable,
+    }
+}
+
+fn is_web_socket(headers: &HeaderMap) -> bool {
+    let web_socket =
+        headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let says_upgrade = |value: &[u8]| value.to_ascii_lowercase().windows(7).any(|word| word == b"upgrade");
+    web_socket && headers.get_all(CONNECTION).iter().any(|value| says_upgrade(value.as_bytes()))
+}
