@@ -5,6 +5,7 @@
 //! ARCHITECTURE.md lists, never by name. A runner is a function from the file to one outcome a case.
 
 mod borrowing;
+mod classify;
 mod compare;
 mod demand;
 mod flow_hash;
@@ -51,10 +52,12 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("bootstrap.json", objects::bootstrap_json),
     ("bootstrap.yaml", objects::bootstrap_yaml),
     ("borrowing.json", borrowing::run),
+    ("classify.json", classify::run),
     ("collision_probability.json", shuffle::run_collisions),
     ("defaulting.json", objects::defaulting),
     ("demand.json", demand::run),
     ("flow_hash.json", flow_hash::run),
+    ("flow_schema_order.json", classify::run_order),
     ("queueset.json", queueset::run),
     ("queueset_long.json", queueset::run),
     ("request_info.json", request_info::run),

@@ -4,20 +4,11 @@
 //! away too, until they are empty), the seat-demand statistics, the limits and the borrowing between
 //! levels, and the Retry-After of each level. It decides; the worker acts.
 
+pub use crate::classify::User;
 use crate::level::{Dispatched, Finish, Reason, Ticket, Verdict};
 use crate::objects::{FlowSchema, PriorityLevelConfiguration};
 use crate::request_info::RequestInfo;
 use crate::units::{FlowHash, Nanos, Seats, Work};
-use alloc::string::String;
-
-/// Who asks: all that matching looks at.
-#[derive(Clone, Copy, Debug)]
-pub struct User<'a> {
-    /// User name.
-    pub name: &'a str,
-    /// Groups, `system:authenticated` included.
-    pub groups: &'a [String],
-}
 
 /// A level of this controller. Stable while the level lives; never reused while a request holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

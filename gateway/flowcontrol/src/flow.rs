@@ -28,19 +28,20 @@ impl Method {
     }
 }
 
-/// The part of a request that names its flow within a schema. Without a method all is one flow.
+/// The part of a request that names its flow within a schema. Without a method all is one flow. It is
+/// bytes because a namespace comes out of a path, which need not be UTF-8.
 #[must_use]
-pub fn distinguisher<'a>(method: Option<Method>, user_name: &'a str, namespace: &'a str) -> &'a str {
+pub fn distinguisher<'a>(method: Option<Method>, user_name: &'a str, namespace: &'a [u8]) -> &'a [u8] {
     match method {
-        Some(Method::ByUser) => user_name,
+        Some(Method::ByUser) => user_name.as_bytes(),
         Some(Method::ByNamespace) => namespace,
-        None => "",
+        None => b"",
     }
 }
 
 /// The first eight bytes, read little-endian, of SHA-256 over schema name, a zero byte, distinguisher.
 #[must_use]
-pub fn flow_hash(schema_name: &str, distinguisher: &str) -> FlowHash {
+pub fn flow_hash(schema_name: &str, distinguisher: impl AsRef<[u8]>) -> FlowHash {
     let digest =
         Sha256::new().chain_update(schema_name).chain_update([0]).chain_update(distinguisher).finalize();
     let mut first = [0; 8];
@@ -61,9 +62,9 @@ mod tests {
 
     #[test]
     fn the_method_picks_the_distinguisher() {
-        assert_eq!(distinguisher(Method::parse("ByUser"), "alice", "kube-system"), "alice");
-        assert_eq!(distinguisher(Method::parse("ByNamespace"), "alice", "kube-system"), "kube-system");
-        assert_eq!(distinguisher(None, "alice", "kube-system"), "");
+        assert_eq!(distinguisher(Method::parse("ByUser"), "alice", b"kube-system"), b"alice");
+        assert_eq!(distinguisher(Method::parse("ByNamespace"), "alice", b"kube-system"), b"kube-system");
+        assert_eq!(distinguisher(None, "alice", b"kube-system"), b"");
         assert_eq!(Method::parse("byuser"), None);
     }
 }

@@ -9,12 +9,14 @@
 extern crate alloc;
 
 pub mod borrowing;
+pub mod classify;
 pub mod controller;
 pub mod demand;
 pub mod flow;
 pub mod level;
 pub mod limits;
 pub mod objects;
+pub mod plan;
 pub mod queueset;
 pub mod request_info;
 pub mod retry_after;
