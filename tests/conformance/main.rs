@@ -17,6 +17,7 @@ mod retry_after;
 mod seat_seconds;
 mod shuffle;
 mod solver;
+mod uniform_scenarios;
 mod wait_limit;
 
 use std::collections::BTreeMap;
@@ -65,6 +66,7 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("seat_seconds.json", seat_seconds::run),
     ("shuffle.json", shuffle::run),
     ("solver.json", solver::run),
+    ("uniform_scenarios.json", uniform_scenarios::run),
     ("wait_limit.json", wait_limit::run),
     ("maintenance.json", objects::maintenance),
     ("status.json", objects::status),
@@ -150,31 +152,4 @@ fn run_file(path: &std::path::Path, name: &str) -> (usize, usize) {
         return (0, 1);
     }
     (agreed, failures.len())
-}
-
-/// Runs every case of a file under its name; what a case cannot do is its failure.
-fn each(file: &File, run: impl Fn(&Value) -> Result<Outcome, String>) -> Vec<(String, Outcome)> {
-    let cases = file.document["cases"].as_array().map_or(&[] as &[Value], Vec::as_slice);
-    cases
-        .iter()
-        .map(|case| {
-            let name = case["name"].as_str().unwrap_or("unnamed").to_owned();
-            (name, run(case).unwrap_or_else(Outcome::Failed))
-        })
-        .collect()
-}
-
-/// A field that must be text.
-fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().ok_or_else(|| format!("{value} is not text"))
-}
-
-/// A field that must be an integer.
-fn integer(value: &Value) -> Result<i64, String> {
-    value.as_i64().ok_or_else(|| format!("{value} is not an integer"))
-}
-
-/// A field that must be an unsigned integer written as text.
-fn decimal(value: &Value) -> Result<u64, String> {
-    text(value)?.parse().map_err(|error| format!("{value}: {error}"))
 }

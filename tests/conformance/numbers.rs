@@ -33,6 +33,11 @@ pub(crate) fn text<'a>(case: &'a Value, member: &str) -> Result<&'a str, String>
     case[member].as_str().ok_or_else(|| format!("{member} is not a string: {}", case[member]))
 }
 
+/// A member that must be an unsigned integer written as a string.
+pub(crate) fn decimal(case: &Value, member: &str) -> Result<u64, String> {
+    text(case, member)?.parse().map_err(|error| format!("{member}: {error}"))
+}
+
 /// A member that must be a list.
 pub(crate) fn list<'a>(case: &'a Value, member: &str) -> Result<&'a [Value], String> {
     case[member].as_array().map(Vec::as_slice).ok_or_else(|| format!("{member} is not a list"))

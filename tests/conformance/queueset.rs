@@ -2,37 +2,44 @@
 
 use std::collections::BTreeMap;
 
-use crate::{File, Outcome, decimal, each, integer, text};
 use serde_json::{Value, json};
 use usher_flowcontrol::level::{Arrival, Finish, Level, Mode, Reason, Ticket, Verdict};
 use usher_flowcontrol::units::{FlowHash, Nanos, Seats, Work};
+
+use crate::numbers::{count, decimal, integer, list, text};
+use crate::{File, Outcome};
 
 /// Tags of the deliberate departures in the queue set; see design.md, section 5: C5, C2 with C3, and
 /// readings that are older than an epoch.
 const LEFT_OUT: [&str; 3] = ["cancel_starts_nothing", "shrink", "epoch_wrap"];
 
 pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
-    each(file, |case| {
-        let tags = case["tags"].as_array().ok_or("no tags")?;
-        match LEFT_OUT.into_iter().find(|tag| tags.iter().any(|given| given == tag)) {
-            Some(tag) => Ok(Outcome::LeftOut(tag)),
-            None => Replay::of(case)?.run(),
-        }
-    })
+    let cases = file.document["cases"].as_array().map(Vec::as_slice).unwrap_or_default();
+    cases.iter().map(|case| (case["name"].as_str().unwrap_or("unnamed").to_owned(), outcome(case))).collect()
+}
+
+fn outcome(case: &Value) -> Outcome {
+    let tagged =
+        |tag: &&str| case["tags"].as_array().is_some_and(|tags| tags.iter().any(|given| given == tag));
+    match LEFT_OUT.into_iter().find(tagged) {
+        Some(tag) => Outcome::LeftOut(tag),
+        None => match Replay::of(case).and_then(Replay::run) {
+            Ok(()) => Outcome::Agreed,
+            Err(why) => Outcome::Failed(why),
+        },
+    }
 }
 
 /// The mode that a vector's configuration stands for, and its limit.
 pub(crate) fn mode(config: &Value) -> Result<(Mode, Seats), String> {
-    let limit = Seats(unsigned(&config["concurrencyLimit"])?);
-    let queues = integer(&config["desiredQueues"])?;
-    let mode = match queues {
+    let limit = Seats(count(config, "concurrencyLimit")?);
+    let mode = match integer(config, "desiredQueues")? {
         i64::MIN..0 => Mode::Exempt,
         0 => Mode::Reject,
         _ => Mode::Queue {
-            queues: u32::try_from(queues).map_err(|error| error.to_string())?,
-            hand_size: u8::try_from(integer(&config["handSize"])?).map_err(|error| error.to_string())?,
-            queue_length_limit: u32::try_from(integer(&config["queueLengthLimit"])?)
-                .map_err(|error| error.to_string())?,
+            queues: count(config, "desiredQueues")?,
+            hand_size: count(config, "handSize")?,
+            queue_length_limit: count(config, "queueLengthLimit")?,
         },
     };
     Ok((mode, limit))
@@ -65,15 +72,15 @@ impl<'a> Replay<'a> {
     fn of(case: &'a Value) -> Result<Self, String> {
         let (mode, limit) = mode(&case["config"])?;
         let mut agenda = BTreeMap::new();
-        for event in case["events"].as_array().ok_or("no events")? {
-            agenda.insert(integer(&event["t"])?, Item::Input(event));
+        for event in list(case, "events")? {
+            agenda.insert(integer(event, "t")?, Item::Input(event));
         }
         Ok(Self { case, level: Level::new(Nanos(0), mode, limit), agenda, requests: Vec::new() })
     }
 
-    fn run(mut self) -> Result<Outcome, String> {
+    fn run(mut self) -> Result<(), String> {
         let case = self.case;
-        for expected in case["expect"].as_array().ok_or("no expectations")? {
+        for expected in list(case, "expect")? {
             let (now, item) = self.agenda.pop_first().ok_or("nothing happens any more")?;
             let mut found = self.happen(now, item)?;
             self.observe(&mut found);
@@ -83,13 +90,13 @@ impl<'a> Replay<'a> {
             return Err(format!("something happens at {left}"));
         }
         compare(&self.end(), &case["end"])?;
-        Ok(Outcome::Agreed)
+        Ok(())
     }
 
     /// Lets one thing happen; its entry, without the state.
     fn happen(&mut self, now: i64, item: Item<'a>) -> Result<Value, String> {
         let mut entry = match item {
-            Item::Input(event) => match text(&event["kind"])? {
+            Item::Input(event) => match text(event, "kind")? {
                 "arrive" => self.arrive(now, event)?,
                 "cancel" => self.cancel(now, event)?,
                 "reconfigure" => {
@@ -127,13 +134,13 @@ impl<'a> Replay<'a> {
 
     fn arrive(&mut self, now: i64, event: &'a Value) -> Result<Value, String> {
         let work = Work {
-            initial_seats: Seats(unsigned(&event["initialSeats"])?),
-            final_seats: Seats(unsigned(&event["finalSeats"])?),
-            additional_latency: Nanos(integer(&event["additionalLatency"])?),
+            initial_seats: Seats(count(event, "initialSeats")?),
+            final_seats: Seats(count(event, "finalSeats")?),
+            additional_latency: Nanos(integer(event, "additionalLatency")?),
         };
-        let id = text(&event["id"])?;
-        let (number, duration) = (self.requests.len(), integer(&event["duration"])?);
-        let flow = FlowHash(decimal(&event["hash"])?);
+        let id = text(event, "id")?;
+        let (number, duration) = (self.requests.len(), integer(event, "duration")?);
+        let flow = FlowHash(decimal(event, "hash")?);
         let mut entry = json!({"kind": "arrive", "id": id, "dispatched": []});
         let (outcome, ticket) =
             match self.level.arrive(Nanos(now), Arrival { flow, work, tag: number as u64 }) {
@@ -163,7 +170,7 @@ impl<'a> Replay<'a> {
     }
 
     fn cancel(&mut self, now: i64, event: &Value) -> Result<Value, String> {
-        let id = text(&event["id"])?;
+        let id = text(event, "id")?;
         let ticket = self.requests.iter().find(|request| request.id == id).map(|request| request.ticket);
         let removed = ticket.is_some_and(|ticket| self.level.cancel(Nanos(now), ticket, Reason::Cancelled));
         let outcome = if removed { "removed" } else { "ignored" };
@@ -224,8 +231,4 @@ fn compare(found: &Value, expected: &Value) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn unsigned(value: &Value) -> Result<u64, String> {
-    value.as_u64().ok_or_else(|| format!("{value} is not a whole number"))
 }

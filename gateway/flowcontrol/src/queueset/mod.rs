@@ -391,6 +391,3 @@ fn cut_final_seats(request: &mut Request, limit: Seats) {
     let seats = limit.0 as f64;
     request.work.additional_latency = final_work.per_seat(seats);
 }
-
-#[cfg(test)]
-mod tests;
