@@ -2,26 +2,45 @@
 //!
 //! This is what a worker owns. It keeps the compiled [`crate::plan`], the levels (those that are going
 //! away too, until they are empty), the seat-demand statistics, the limits and the borrowing between
-//! levels, and the Retry-After of each level. It decides; the worker acts.
+//! levels, the Retry-After of each level, and the counts that operators watch. It decides; the worker
+//! acts. Drain [`Controller::next_dispatched`] after every call that takes `&mut self`.
+
+mod configure;
+mod explain;
+mod flow_cache;
+mod levels;
+mod look;
+mod schemas;
 
 pub use crate::classify::User;
-use crate::level::{Dispatched, Finish, Reason, Ticket, Verdict};
-use crate::objects::{FlowSchema, PriorityLevelConfiguration};
+pub use explain::{Explanation, Refusal};
+pub use flow_cache::FlowCache;
+
+use alloc::collections::VecDeque;
+
+use crate::flow::Method;
+use crate::level::{Arrival, Dispatched, Finish, Mode, Phase, Reason, Ticket, Verdict};
+use crate::limits::as_f64;
+use crate::meters::CrowdMeters;
+use crate::plan::Plan;
 use crate::request_info::RequestInfo;
 use crate::units::{FlowHash, Nanos, Seats, Work};
+use levels::{Entry, Levels, Ride};
+use schemas::Schemas;
 
 /// A level of this controller. Stable while the level lives; never reused while a request holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LevelId(pub u32);
 
-/// A schema of the configuration in force when it was handed out.
+/// A schema of this controller, at one level. Stable while the schema is configured or a request of it
+/// is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SchemaId(pub u32);
 
 /// Where a request belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Configuration it was classified with; a cache keyed by schema must check it.
+    /// Configuration it was classified with. Under another one, classify again.
     pub generation: u64,
     /// Its schema.
     pub schema: SchemaId,
@@ -29,70 +48,256 @@ pub struct Class {
     pub level: LevelId,
     /// Its flow: 0 where the level has at most one queue.
     pub flow: FlowHash,
+    /// What told its flow apart, where flows are told apart.
+    pub distinguisher: Option<Method>,
     /// Whether a schema matched (else it is the one named `catch-all`).
     pub matched: bool,
+    /// Only its initialisation is seated.
+    pub watch: bool,
+    /// Counted among the writing requests: everything but get, list and watch.
+    pub mutating: bool,
 }
 
 /// Every priority level of one worker.
 #[derive(Debug)]
-pub struct Controller {}
+pub struct Controller {
+    /// Seats of the server.
+    server_limit: Seats,
+    plan: Plan,
+    /// Counts the configurations.
+    generation: u64,
+    levels: Levels,
+    schemas: Schemas,
+    crowd: CrowdMeters,
+    /// Of the last adjustment.
+    fair_proportion: f64,
+    /// When that was.
+    adjusted_at: Nanos,
+    /// Requests that left a queue to run, until they are handed out.
+    dispatched: VecDeque<(LevelId, Dispatched)>,
+}
 
-#[expect(unused_variables, clippy::unimplemented, reason = "signatures first; the limits room fills them in")]
+// === impl Controller: where a request belongs ===
+
 impl Controller {
-    /// Only the two mandatory levels. `server_limit`: seats of the server, more than 0.
-    pub fn new(now: Nanos, server_limit: Seats) -> Self {
-        unimplemented!()
-    }
-
-    /// From now on exactly these objects exist. They are checked before they get here; what is
-    /// unusable all the same counts as absent, as in kube-apiserver.
-    pub fn configure(&mut self, now: Nanos, schemas: &[FlowSchema], levels: &[PriorityLevelConfiguration]) {
-        unimplemented!()
-    }
-
     /// Which schema, level and flow.
+    #[must_use]
     pub fn classify(&self, user: User<'_>, request: &RequestInfo<'_>) -> Class {
-        unimplemented!()
+        self.classify_cached(&mut FlowCache::default(), user, request)
+    }
+
+    /// The same, for one of many requests of a connection: the cache spares it the flow hash.
+    pub fn classify_cached(&self, cache: &mut FlowCache, user: User<'_>, request: &RequestInfo<'_>) -> Class {
+        let found = self.plan.classify(user, request);
+        let schema = self.schemas.of_plan(found.schema);
+        let level = self.schemas.get(schema).level;
+        let method = self.plan.schemas()[found.schema].distinguisher;
+        let queues = matches!(self.levels.get(level).map(Entry::mode), Some(Mode::Queue { queues: 2.., .. }));
+        let flow = if queues {
+            let distinguisher = distinguisher(method, user, request);
+            cache.flow(self.generation, schema, &self.schemas.get(schema).meters.schema, distinguisher)
+        } else {
+            FlowHash(0)
+        };
+        Class {
+            generation: self.generation,
+            schema,
+            level,
+            flow,
+            distinguisher: method.filter(|_| queues),
+            matched: found.matched,
+            watch: request.verb() == "watch",
+            mutating: !matches!(request.verb(), "get" | "list" | "watch"),
+        }
+    }
+
+    /// Which configuration is in force.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The widest request that the estimator may produce at a level; 0: none set.
+    #[must_use]
     pub fn max_seats(&self, level: LevelId) -> Seats {
-        unimplemented!()
+        self.levels.get(level).map_or(Seats(0), |entry| entry.limits.max_seats)
     }
 
-    /// A classified request asks for its seats.
+    /// Name of a level; empty once it is gone.
+    #[must_use]
+    pub fn level_name(&self, level: LevelId) -> &str {
+        self.levels.get(level).map_or("", |entry| &entry.name)
+    }
+
+    /// UID of a level, for its response header; empty if there is no object.
+    #[must_use]
+    pub fn level_uid(&self, level: LevelId) -> &str {
+        self.levels.get(level).map_or("", |entry| &entry.uid)
+    }
+
+    /// Whether nothing ever waits at a level.
+    #[must_use]
+    pub fn is_exempt(&self, level: LevelId) -> bool {
+        self.levels.get(level).is_some_and(|entry| entry.mode() == Mode::Exempt)
+    }
+
+    /// Name of a schema.
+    #[must_use]
+    pub fn schema_name(&self, schema: SchemaId) -> &str {
+        self.schemas.find(schema).map_or("", |known| &known.meters.schema)
+    }
+
+    /// UID of a schema, for its response header; empty if there is no object.
+    #[must_use]
+    pub fn schema_uid(&self, schema: SchemaId) -> &str {
+        self.schemas.find(schema).map_or("", |known| &known.uid)
+    }
+}
+
+/// The part of a request that names its flow within a schema.
+fn distinguisher<'a>(method: Option<Method>, user: User<'a>, request: &'a RequestInfo<'_>) -> &'a [u8] {
+    match method {
+        Some(Method::ByUser) => user.name.as_bytes(),
+        Some(Method::ByNamespace) => request.namespace(),
+        None => &[],
+    }
+}
+
+// === impl Controller: from arrival to the end ===
+
+impl Controller {
+    /// A classified request asks for its seats. One whose level is gone since it was classified is
+    /// turned away: classify under the configuration in force.
     pub fn arrive(&mut self, now: Nanos, class: &Class, work: Work, tag: u64) -> Verdict {
-        unimplemented!()
+        let Some((entry, schema)) = find(&mut self.levels, &mut self.schemas, class) else {
+            return Verdict::Reject(Reason::ConcurrencyLimit);
+        };
+        let seats = work.max_seats();
+        schema.meters.widths.observe(as_f64(seats));
+        let before = entry.demand_now();
+        let verdict = entry.level.arrive(now, Arrival { flow: class.flow, work, tag });
+        if let Verdict::Execute(ticket) | Verdict::Wait(ticket) = verdict {
+            entry.board(ticket, Ride::of(class, seats));
+            // It counts in full for a moment, even if it is dispatched with fewer final seats.
+            entry.integrator.set_seats(now, before + seats);
+        }
+        match verdict {
+            Verdict::Execute(ticket) => {
+                if let Mode::Queue { .. } = entry.mode() {
+                    schema.meters.enqueued(seats, 1);
+                    schema.meters.dequeued(seats);
+                }
+                schema.meters.started(entry.seats_of(ticket), entry.waited(ticket));
+                self.crowd.executing(now, class.mutating, true);
+            }
+            Verdict::Wait(ticket) => {
+                schema.meters.enqueued(seats, entry.queue_length(ticket));
+                self.crowd.waiting(now, class.mutating, true);
+            }
+            Verdict::Reject(why) => schema.meters.rejected(why, Nanos::ZERO),
+        }
+        self.settle(now, class.level);
+        verdict
+    }
+
+    /// A classified request's wait was over before it could begin: it is counted, and never runs.
+    pub fn refuse(&mut self, class: &Class, why: Reason) {
+        if let Some((entry, schema)) = find(&mut self.levels, &mut self.schemas, class) {
+            entry.level.refuse(why);
+            schema.meters.rejected(why, Nanos::ZERO);
+        }
     }
 
     /// Gives up the waiting of a request; `false` if it did not wait any more.
     pub fn cancel(&mut self, now: Nanos, level: LevelId, ticket: Ticket, why: Reason) -> bool {
-        unimplemented!()
+        let Some(entry) = self.levels.get_mut(level) else { return false };
+        let Some(request) = entry.in_phase(ticket, Phase::Waiting) else { return false };
+        let ride = entry.ride(ticket);
+        entry.level.cancel(now, ticket, why);
+        let meters = &mut self.schemas.get_mut(ride.schema).meters;
+        meters.dequeued(ride.seats);
+        meters.rejected(why, now - request.arrived);
+        self.crowd.waiting(now, ride.mutating, false);
+        self.settle(now, level);
+        true
     }
 
-    /// The work of an executing request is done.
+    /// The work of an executing request is done (of a watch: it is initialised).
     pub fn finish(&mut self, now: Nanos, level: LevelId, ticket: Ticket) -> Finish {
-        unimplemented!()
+        let Some(entry) = self.levels.get_mut(level) else { return Finish::Released };
+        let Some(request) = entry.in_phase(ticket, Phase::Executing) else { return Finish::Released };
+        let ride = entry.ride(ticket);
+        let finish = entry.level.finish(now, ticket);
+        let meters = &mut self.schemas.get_mut(ride.schema).meters;
+        meters.finished(now - request.started.unwrap_or(now), ride.watch);
+        if finish == Finish::Released {
+            meters.released(request.work.max_seats());
+        }
+        self.crowd.executing(now, ride.mutating, false);
+        self.settle(now, level);
+        finish
     }
 
     /// The lingering of a request is over.
     pub fn linger_end(&mut self, now: Nanos, level: LevelId, ticket: Ticket) {
-        unimplemented!()
+        let Some(entry) = self.levels.get_mut(level) else { return };
+        let Some(request) = entry.in_phase(ticket, Phase::Lingering) else { return };
+        let ride = entry.ride(ticket);
+        entry.level.linger_end(now, ticket);
+        self.schemas.get_mut(ride.schema).meters.released(request.work.max_seats());
+        self.settle(now, level);
     }
 
-    /// The next request that left a queue to run, at whatever level; drain after every `&mut` call.
+    /// The next request that left a queue to run, at whatever level, in order of dispatch.
     pub fn next_dispatched(&mut self) -> Option<(LevelId, Dispatched)> {
-        unimplemented!()
-    }
-
-    /// Moves seats between levels. Every 10 s; `configure` does it by itself and says so, so that the
-    /// caller restarts its period (KEP-1040, "Dispatching").
-    pub fn borrow(&mut self, now: Nanos) {
-        unimplemented!()
+        self.dispatched.pop_front()
     }
 
     /// Counts a request turned away at `unix_second` and says how many seconds its client shall wait.
     pub fn retry_after(&mut self, unix_second: i64, level: LevelId) -> u32 {
-        unimplemented!()
+        self.levels.get_mut(level).map_or(1, |entry| {
+            entry.retry_after.record(unix_second);
+            entry.retry_after.seconds()
+        })
+    }
+
+    /// So many watches have to be notified of what a writing request does.
+    pub fn observe_watch_count(&mut self, class: &Class, watches: usize) {
+        if let Some((_, schema)) = find(&mut self.levels, &mut self.schemas, class) {
+            schema.meters.watch_counts.observe(as_f64(Seats(watches as u64)));
+        }
+    }
+
+    /// Something happened at a level: collects what may run now, and counts.
+    fn settle(&mut self, now: Nanos, id: LevelId) {
+        let Some(entry) = self.levels.get_mut(id) else { return };
+        while let Some(next) = entry.level.next_dispatched() {
+            let ride = entry.ride(next.ticket);
+            let meters = &mut self.schemas.get_mut(ride.schema).meters;
+            meters.dequeued(ride.seats);
+            meters.started(entry.seats_of(next.ticket), entry.waited(next.ticket));
+            self.crowd.waiting(now, ride.mutating, false);
+            self.crowd.executing(now, ride.mutating, true);
+            self.dispatched.push_back((id, next));
+        }
+        if let Some((blocked, times)) = entry.newly_blocked() {
+            self.schemas.get_mut(blocked.schema).meters.not_accommodated += times;
+        }
+        entry.observe(now);
+        self.levels.free_if_gone(id);
     }
 }
+
+/// The level and schema of a class, unless the configuration has moved on without them.
+fn find<'a>(
+    levels: &'a mut Levels,
+    schemas: &'a mut Schemas,
+    class: &Class,
+) -> Option<(&'a mut Entry, &'a mut schemas::Schema)> {
+    let entry = levels.get_mut(class.level).filter(|entry| entry.since <= class.generation)?;
+    let schema = schemas.find_mut(class.schema).filter(|schema| schema.since <= class.generation)?;
+    (schema.level == class.level).then_some((entry, schema))
+}
+
+#[cfg(test)]
+mod tests;

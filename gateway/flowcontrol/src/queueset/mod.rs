@@ -22,7 +22,8 @@ use meter::{ProgressMeter, Reading, wind_back};
 use order::FinishOrder;
 pub(crate) use queues::Queue;
 use queues::Queues;
-use requests::{Request, Requests, SERVICE_TIME_GUESS};
+pub(crate) use requests::SERVICE_TIME_GUESS;
+use requests::{Request, Requests};
 
 use crate::shuffle::Dealer;
 use crate::units::{FlowHash, Nanos, Seats};

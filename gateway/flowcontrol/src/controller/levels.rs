@@ -1,0 +1,255 @@
+//! The levels of a controller and what it keeps beside each of them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Class, LevelId, SchemaId};
+use crate::demand::{Integrator, SeatDemand};
+use crate::flow::Method;
+use crate::level::{Level, Mode, Phase, RequestState, Ticket};
+use crate::limits::{Limits, Share};
+use crate::meters::LevelMeters;
+use crate::plan;
+use crate::retry_after::RetryAfter;
+use crate::units::{Nanos, Seats};
+
+/// The levels, by [`LevelId`].
+#[derive(Debug, Default)]
+pub(super) struct Levels {
+    slots: Vec<Option<Entry>>,
+    /// Those that share the seats, sorted by name; the others are gone but for what lingers there.
+    in_order: Vec<LevelId>,
+}
+
+/// A level.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: Arc<str>,
+    pub(super) uid: Arc<str>,
+    /// Configuration that brought it.
+    pub(super) since: u64,
+    pub(super) presence: Presence,
+    pub(super) level: Level,
+    /// What its object says; `level` follows with the next adjustment.
+    mode: Mode,
+    pub(super) share: Share,
+    pub(super) limits: Limits,
+    /// What it was reckoned to want at the last adjustment.
+    pub(super) target: f64,
+    pub(super) integrator: Integrator,
+    pub(super) demand: SeatDemand,
+    pub(super) retry_after: RetryAfter,
+    pub(super) meters: LevelMeters,
+    /// By slot of the ticket.
+    rides: Vec<Ride>,
+    /// Refusals to accommodate that are counted already.
+    blocked_seen: u64,
+}
+
+/// Whether there is an object for a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    Configured,
+    /// Not any more; requests of it wait or execute.
+    Quiescing,
+    /// Not any more; only lingering requests hold it.
+    Gone,
+}
+
+/// What is remembered of a request that a level has accepted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ride {
+    pub(super) schema: SchemaId,
+    pub(super) distinguisher: Option<Method>,
+    /// Width at arrival.
+    pub(super) seats: Seats,
+    pub(super) watch: bool,
+    pub(super) mutating: bool,
+}
+
+// === impl Levels ===
+
+impl Levels {
+    pub(super) fn get(&self, id: LevelId) -> Option<&Entry> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: LevelId) -> Option<&mut Entry> {
+        self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Ids of the levels that share the seats, sorted by name.
+    pub(super) fn ids(&self) -> impl Iterator<Item = LevelId> {
+        self.in_order.iter().copied()
+    }
+
+    /// The levels that share the seats, sorted by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.in_order.iter().filter_map(|id| self.get(*id))
+    }
+
+    /// The level of that name, if it shares the seats.
+    pub(super) fn find(&self, name: &str) -> Option<LevelId> {
+        let name_of = |id: &LevelId| self.get(*id).map_or("", |entry| &entry.name);
+        let place = self.in_order.binary_search_by(|id| name_of(id).cmp(name)).ok()?;
+        Some(self.in_order[place])
+    }
+
+    /// Adds a level whose name is not there.
+    pub(super) fn add(&mut self, entry: Entry) -> LevelId {
+        let free = self.slots.iter().position(Option::is_none);
+        let slot = free.unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let id = LevelId(u32::try_from(slot).expect("memory ends before four billion levels"));
+        self.slots[slot] = Some(entry);
+        self.sort();
+        id
+    }
+
+    /// Takes away from sharing every quiescing level that is idle; `true` if there was one.
+    pub(super) fn retire_idle(&mut self) -> bool {
+        let mut retired = false;
+        for entry in self.slots.iter_mut().flatten() {
+            if entry.presence == Presence::Quiescing && entry.level.is_idle() {
+                entry.presence = Presence::Gone;
+                retired = true;
+            }
+        }
+        for slot in 0..self.slots.len() {
+            self.free_if_gone(LevelId(u32::try_from(slot).unwrap_or(u32::MAX)));
+        }
+        self.sort();
+        retired
+    }
+
+    /// Forgets a level that is gone, once nothing holds it.
+    pub(super) fn free_if_gone(&mut self, id: LevelId) {
+        let unheld = |entry: &mut Entry| entry.presence == Presence::Gone && entry.level.is_empty();
+        if self.get_mut(id).is_some_and(unheld) {
+            self.slots[id.0 as usize] = None;
+        }
+    }
+
+    fn sort(&mut self) {
+        let shares = |(slot, entry): (usize, &Option<Entry>)| {
+            let present = entry.as_ref().is_some_and(|entry| entry.presence != Presence::Gone);
+            u32::try_from(slot).ok().filter(|_| present).map(LevelId)
+        };
+        self.in_order = self.slots.iter().enumerate().filter_map(shares).collect();
+        self.in_order.sort_by(|one, other| {
+            let name = |id: &LevelId| self.slots[id.0 as usize].as_ref().map(|entry| &entry.name);
+            name(one).cmp(&name(other))
+        });
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    pub(super) fn new(now: Nanos, generation: u64, level: &plan::Level) -> Self {
+        Self {
+            name: level.name.as_str().into(),
+            uid: level.uid.as_str().into(),
+            since: generation,
+            presence: Presence::Configured,
+            level: Level::new(now, level.mode, Seats(0)),
+            mode: level.mode,
+            share: level.share,
+            limits: Limits::default(),
+            target: 0.0,
+            integrator: Integrator::new(now),
+            demand: SeatDemand::default(),
+            retry_after: RetryAfter::default(),
+            meters: LevelMeters::new(now),
+            rides: Vec::new(),
+            blocked_seen: 0,
+        }
+    }
+
+    /// There is an object for it (again). One that is only built in says nothing new: a mandatory level
+    /// whose object was deleted stays as it was.
+    pub(super) fn update(&mut self, level: &plan::Level) {
+        self.presence = Presence::Configured;
+        if !level.built_in {
+            self.uid = level.uid.as_str().into();
+            self.mode = level.mode;
+            self.share = level.share;
+        }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Seats in use and wanted.
+    pub(super) fn demand_now(&self) -> Seats {
+        self.level.seats_in_use() + self.level.seats_waiting()
+    }
+
+    /// Takes over the new shape and limit.
+    pub(super) fn adjust(&mut self, now: Nanos, limit: Seats, server: Seats) {
+        self.level.reconfigure(now, self.mode, limit);
+        self.meters.reconfigured(now, &self.level, server);
+    }
+
+    pub(super) fn board(&mut self, ticket: Ticket, ride: Ride) {
+        let slot = ticket.slot as usize;
+        if slot >= self.rides.len() {
+            self.rides.resize(slot + 1, ride);
+        }
+        self.rides[slot] = ride;
+    }
+
+    /// What is remembered of a request that is accepted.
+    pub(super) fn ride(&self, ticket: Ticket) -> Ride {
+        self.rides[ticket.slot as usize]
+    }
+
+    pub(super) fn in_phase(&self, ticket: Ticket, phase: Phase) -> Option<RequestState> {
+        self.level.request(ticket).filter(|request| request.phase == phase)
+    }
+
+    /// The seats that a request occupies, as dispatch left them.
+    pub(super) fn seats_of(&self, ticket: Ticket) -> Seats {
+        self.level.request(ticket).map_or(Seats(0), |request| request.work.max_seats())
+    }
+
+    /// How long an executing request had waited; nobody waits at an exempt level.
+    pub(super) fn waited(&self, ticket: Ticket) -> Option<Nanos> {
+        let request = self.level.request(ticket).filter(|_| self.mode != Mode::Exempt)?;
+        Some(request.started? - request.arrived)
+    }
+
+    /// Length of the queue that a request waits in.
+    pub(super) fn queue_length(&self, ticket: Ticket) -> u32 {
+        let queue = self.level.request(ticket).and_then(|request| request.queue);
+        queue.map_or(0, |queue| self.level.queue_state(queue).waiting)
+    }
+
+    /// The request that was too wide for the free seats when its turn came, and how often since the
+    /// last look.
+    pub(super) fn newly_blocked(&mut self) -> Option<(Ride, u64)> {
+        let count = self.level.counters().not_accommodated;
+        let times = count - self.blocked_seen;
+        self.blocked_seen = count;
+        let blocked = self.level.blocked().filter(|_| times > 0)?;
+        Some((self.ride(blocked.ticket), times))
+    }
+
+    /// Something happened.
+    pub(super) fn observe(&mut self, now: Nanos) {
+        self.integrator.set_seats(now, self.demand_now());
+        self.meters.observe(now, &self.level);
+    }
+}
+
+// === impl Ride ===
+
+impl Ride {
+    pub(super) fn of(class: &Class, seats: Seats) -> Self {
+        let Class { schema, distinguisher, watch, mutating, .. } = *class;
+        Self { schema, distinguisher, seats, watch, mutating }
+    }
+}

@@ -1,0 +1,169 @@
+//! The exact words of answers that flow control gives itself: turned away, or asked nonsense.
+//!
+//! Clients of kube-apiserver know these by heart: client-go retries a 429 that carries `Retry-After`,
+//! people search for the sentence. Also the labels under which such answers are counted.
+
+use crate::objects::status::quoted;
+use crate::request_info::RequestInfo;
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Header with the UID of the priority level, on every managed response; empty for an imagined level.
+pub const LEVEL_UID_HEADER: &str = "X-Kubernetes-PF-PriorityLevel-UID";
+/// Header with the UID of the flow schema.
+pub const SCHEMA_UID_HEADER: &str = "X-Kubernetes-PF-FlowSchema-UID";
+/// [`LEVEL_UID_HEADER`] as kube-apiserver spells it on an HTTP/1.1 connection.
+pub const LEVEL_UID_HEADER_ON_THE_WIRE: &str = "X-Kubernetes-Pf-Prioritylevel-Uid";
+/// [`SCHEMA_UID_HEADER`] as kube-apiserver spells it on an HTTP/1.1 connection.
+pub const SCHEMA_UID_HEADER_ON_THE_WIRE: &str = "X-Kubernetes-Pf-Flowschema-Uid";
+
+/// Body of a 429.
+const TOO_MANY_REQUESTS: &str = "Too many requests, please try again later.\n";
+
+/// An answer of our own; the connection adds its length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: u16,
+    /// Headers, spelt as on an HTTP/1.1 connection.
+    pub headers: Vec<(&'static str, String)>,
+    /// Plain text.
+    pub body: Cow<'static, str>,
+}
+
+impl Reply {
+    /// Come back later: 429.
+    pub fn too_many_requests(retry_after: u32) -> Self {
+        let mut reply = Self::text(429, Cow::Borrowed(TOO_MANY_REQUESTS));
+        reply.headers.push(("Retry-After", retry_after.to_string()));
+        reply
+    }
+
+    /// A request without user or attributes got here: 500. `target` is the one of its request line.
+    pub fn internal_server_error(target: &str) -> Self {
+        Self::text(500, Cow::Owned(format!("Internal Server Error: {}\n", quoted(target))))
+    }
+
+    fn text(status: u16, body: Cow<'static, str>) -> Self {
+        let headers = [
+            ("Content-Type", String::from("text/plain; charset=utf-8")),
+            ("X-Content-Type-Options", String::from("nosniff")),
+        ];
+        Self { status, headers: headers.into(), body }
+    }
+}
+
+/// How an answer of 429 is counted: labels of `apiserver_request_total` and, without the two that say
+/// so, of `apiserver_request_terminations_total`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestLabels {
+    /// Method in upper case, with `LIST` and `WATCH` told apart; `other` for methods of one's own.
+    pub verb: String,
+    /// API group of a resource.
+    pub group: String,
+    /// API version of a resource.
+    pub version: String,
+    /// Resource.
+    pub resource: String,
+    /// Subresource. The termination of a request about no resource has its path here: see
+    /// [`RequestLabels::subresource_of_termination`].
+    pub subresource: String,
+    /// `resource`, `namespace`, `cluster` or empty.
+    pub scope: &'static str,
+    /// Only of `apiserver_request_total`: `All`, `invalid` or empty.
+    pub dry_run: &'static str,
+    /// Path of a request about no resource.
+    path: Option<String>,
+}
+
+/// Label `component` of what is counted here.
+pub const COMPONENT: &str = "apiserver";
+
+/// Methods and verbs that have a label value of their own.
+const VERBS: [&str; 14] = [
+    "APPLY",
+    "CONNECT",
+    "CREATE",
+    "DELETE",
+    "DELETECOLLECTION",
+    "GET",
+    "LIST",
+    "PATCH",
+    "POST",
+    "PROXY",
+    "PUT",
+    "UPDATE",
+    "WATCH",
+    "WATCHLIST",
+];
+
+// === impl RequestLabels ===
+
+impl RequestLabels {
+    /// Labels of a request; `content_type` tells an apply from a patch.
+    pub fn of(method: &str, request: &RequestInfo<'_>, content_type: &str) -> Self {
+        let scope = scope(request);
+        let of_resource = |bytes: &[u8]| {
+            if request.is_resource_request() { text(bytes) } else { String::new() }
+        };
+        Self {
+            verb: verb(method, scope, request, content_type),
+            group: of_resource(request.api_group()),
+            version: of_resource(request.api_version()),
+            resource: of_resource(request.resource()),
+            subresource: text(request.subresource()),
+            scope,
+            dry_run: dry_run(request),
+            path: (!request.is_resource_request()).then(|| text(request.path())),
+        }
+    }
+
+    /// Label `subresource` of `apiserver_request_terminations_total`.
+    pub fn subresource_of_termination(&self) -> &str {
+        self.path.as_deref().unwrap_or(&self.subresource)
+    }
+}
+
+fn scope(request: &RequestInfo<'_>) -> &'static str {
+    if !request.name().is_empty() || request.verb() == "create" {
+        "resource"
+    } else if !request.namespace().is_empty() {
+        "namespace"
+    } else if request.is_resource_request() {
+        "cluster"
+    } else {
+        ""
+    }
+}
+
+fn verb(method: &str, scope: &str, request: &RequestInfo<'_>, content_type: &str) -> String {
+    let method = method.to_ascii_uppercase();
+    let verb = match method.as_str() {
+        "GET" | "HEAD" if asks_to_watch(request) => "WATCH",
+        "GET" | "HEAD" if matches!(scope, "resource" | "") => "GET",
+        "GET" | "HEAD" => "LIST",
+        "PATCH" if content_type == "application/apply-patch+yaml" => "APPLY",
+        "WATCHLIST" => "WATCH",
+        other => other,
+    };
+    String::from(if VERBS.contains(&verb) { verb } else { "other" })
+}
+
+fn asks_to_watch(request: &RequestInfo<'_>) -> bool {
+    let value = request.query().first("watch");
+    value.is_some_and(|value| *value != *b"0" && !value.eq_ignore_ascii_case(b"false"))
+}
+
+fn dry_run(request: &RequestInfo<'_>) -> &'static str {
+    match request.query().first("dryRun") {
+        None => "",
+        Some(value) if *value == *b"All" => "All",
+        Some(_) => "invalid",
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
