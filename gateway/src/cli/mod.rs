@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 the operator has to write something else.
 
+pub mod check;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -30,6 +32,8 @@ enum Task {
     /// Seat, queue or turn away requests on their way to kube-apiserver
     #[command(after_help = OTHER_SOURCES)]
     Serve(Box<Options>),
+    /// Say what is wrong with a folder of flow-control objects
+    Check(check::CheckArgs),
 }
 
 /// Closes `usher serve --help`.
@@ -50,6 +54,7 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
             Ok(options) => serve(&options),
             Err(error) => refuse(&error),
         },
+        Ok(Task::Check(args)) => check::run(&args),
         Err(error) => refuse(&OptionsError::CommandLine(error)),
     }
 }
