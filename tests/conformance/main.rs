@@ -8,6 +8,7 @@ mod borrowing;
 mod classify;
 mod compare;
 mod demand;
+mod estimate;
 mod flow_hash;
 mod numbers;
 mod objects;
@@ -19,6 +20,7 @@ mod shuffle;
 mod solver;
 mod uniform_scenarios;
 mod wait_limit;
+mod watch_count;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -57,6 +59,7 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("collision_probability.json", shuffle::run_collisions),
     ("defaulting.json", objects::defaulting),
     ("demand.json", demand::run),
+    ("estimate.json", estimate::run),
     ("flow_hash.json", flow_hash::run),
     ("flow_schema_order.json", classify::run_order),
     ("queueset.json", queueset::run),
@@ -68,6 +71,7 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("solver.json", solver::run),
     ("uniform_scenarios.json", uniform_scenarios::run),
     ("wait_limit.json", wait_limit::run),
+    ("watch_count.json", watch_count::run),
     ("maintenance.json", objects::maintenance),
     ("status.json", objects::status),
     ("validation.json", objects::validation),
