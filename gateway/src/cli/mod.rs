@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 failed, 2 the operator has to write something else.
 
 pub mod check;
+pub mod explain;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Task {
     Serve(Box<Options>),
     /// Say what is wrong with a folder of flow-control objects
     Check(check::CheckArgs),
+    /// Tell where a request would go, and why
+    Explain(explain::Explain),
 }
 
 /// Closes `usher serve --help`.
@@ -55,13 +58,13 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
             Err(error) => refuse(&error),
         },
         Ok(Task::Check(args)) => check::run(&args),
+        Ok(Task::Explain(explain)) => explain::run(&explain),
         Err(error) => refuse(&OptionsError::CommandLine(error)),
     }
 }
 
 fn serve(_options: &Options) -> ExitCode {
-    eprintln!("usher: this build checks its options only; serving follows");
-    ExitCode::from(FAILED)
+    failed("this build checks its options only; serving follows")
 }
 
 /// Says what is wrong with the options; `--help` and `--version` come here too, and are no fault.
@@ -70,6 +73,17 @@ fn refuse(error: &OptionsError) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
     }
-    eprintln!("usher: {error}");
+    usage(&error.to_string())
+}
+
+/// Something has to be written differently.
+fn usage(problem: &str) -> ExitCode {
+    eprintln!("usher: {problem}");
     ExitCode::from(USAGE)
+}
+
+/// Something did not work.
+fn failed(problem: &str) -> ExitCode {
+    eprintln!("usher: {problem}");
+    ExitCode::from(FAILED)
 }

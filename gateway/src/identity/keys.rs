@@ -241,6 +241,3 @@ struct Jwk {
     x: Option<String>,
     y: Option<String>,
 }
-
-#[cfg(test)]
-mod tests;

@@ -97,7 +97,8 @@ fn upstream(upstream: &Upstream, faults: &mut Vec<String>) {
     }
 }
 
-fn flow_control(flow_control: &FlowControl) -> Vec<String> {
+/// What `usher explain` needs to hold, too.
+pub(crate) fn flow_control(flow_control: &FlowControl) -> Vec<String> {
     let mut faults = Vec::new();
     let seats = u64::from(flow_control.max_requests_inflight)
         + u64::from(flow_control.max_mutating_requests_inflight);

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Command, FromArgMatches};
 
+pub(crate) use check::flow_control as check_flow_control;
 use nearest::nearest;
 
 /// Why the options cannot be used. Whatever it is, the operator has to change something: exit code 2.
