@@ -10,7 +10,7 @@
 //! As in kube-apiserver the mandatory objects always exist, the suggested ones unless they are switched off,
 //! and an object in the folder takes the place of the built-in one of its name.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -24,8 +24,10 @@ mod follow;
 
 pub use follow::{FOLDER_POLL, Followed, watch};
 
-/// Findings kept of each sort; a file that a program wrote wrongly repeats one mistake many times.
+/// Findings listed of each sort; a file that a program wrote wrongly repeats one mistake many times.
 const FINDINGS_MAX: usize = 100;
+/// Characters of each text in a finding: it may quote the file, and must still be read by someone.
+const TEXT_MAX: usize = 1000;
 
 /// Where the objects come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +99,7 @@ impl Source {
 
     /// Checks files that have been read.
     fn check(&self, files: &[folder::File]) -> Result<Objects, Refusal> {
-        let mut findings = Vec::new();
+        let mut findings = Findings::default();
         let mut found = Vec::new();
         for document in documents::of(files, &mut findings) {
             found.extend(decode::objects(document, &mut findings));
@@ -106,13 +108,52 @@ impl Source {
     }
 }
 
-impl Refusal {
-    /// Everything that is wrong, or nothing if nothing is.
-    fn of(mut findings: Vec<Finding>, unreadable: bool) -> Result<(), Self> {
-        let unlisted = findings.len().saturating_sub(FINDINGS_MAX);
-        findings.truncate(FINDINGS_MAX);
-        if findings.is_empty() { Ok(()) } else { Err(Self { unreadable, findings, unlisted }) }
+/// Findings as they come: the first [`FINDINGS_MAX`], each cut to a bounded length; the rest is counted.
+#[derive(Debug, Default)]
+struct Findings {
+    listed: Vec<Finding>,
+    unlisted: usize,
+}
+
+impl Findings {
+    fn push(&mut self, finding: Finding) {
+        if self.listed.len() < FINDINGS_MAX {
+            self.listed.push(finding.cut());
+        } else {
+            self.unlisted += 1;
+        }
     }
+
+    fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        findings.into_iter().for_each(|finding| self.push(finding));
+    }
+
+    /// Refuses if there is anything.
+    fn refuse(self, unreadable: bool) -> Result<(), Refusal> {
+        let Self { listed: findings, unlisted } = self;
+        if findings.is_empty() { Ok(()) } else { Err(Refusal { unreadable, findings, unlisted }) }
+    }
+}
+
+impl Finding {
+    fn cut(self) -> Self {
+        Self {
+            file: self.file.map(cut),
+            object: self.object.map(cut),
+            field: self.field.map(cut),
+            problem: cut(self.problem),
+            ..self
+        }
+    }
+}
+
+/// The text, or its beginning and an ellipsis.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(TEXT_MAX) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 impl std::error::Error for Refusal {}
@@ -131,6 +172,7 @@ impl fmt::Display for Refusal {
 }
 
 impl fmt::Display for Finding {
+    /// One line; control characters, which names in a file may hold, are escaped.
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbered = |what: &str, number: Option<usize>| number.map(|number| format!("{what} {number}"));
         let place = [
@@ -140,13 +182,17 @@ impl fmt::Display for Finding {
             self.object.clone(),
         ];
         let place: Vec<String> = place.into_iter().flatten().collect();
-        if !place.is_empty() {
-            write!(to, "{}: ", place.join(", "))?;
+        let place = Some(place.join(", ")).filter(|place| !place.is_empty());
+        let what = format!("{}; {}", self.problem, self.remedy);
+        let line: Vec<String> = [place, self.field.clone(), Some(what)].into_iter().flatten().collect();
+        for letter in line.join(": ").chars() {
+            if letter.is_control() {
+                write!(to, "{}", letter.escape_default())?;
+            } else {
+                to.write_char(letter)?;
+            }
         }
-        if let Some(field) = &self.field {
-            write!(to, "{field}: ")?;
-        }
-        write!(to, "{}; {}", self.problem, self.remedy)
+        Ok(())
     }
 }
 

@@ -77,8 +77,9 @@ pub fn apply_body(schema: &FlowSchema, wanted: Condition, now: Time) -> FlowSche
 /// As in kube-apiserver, a level with no queues to deal from passes; validation refuses it.
 pub fn counts(level: &PriorityLevelConfiguration) -> bool {
     let spec = &level.spec;
-    let exempt = spec.kind == "Exempt";
-    if (spec.kind == "Limited") != spec.limited.is_some()
+    let (limited, exempt) = (spec.kind == "Limited", spec.kind == "Exempt");
+    if !(limited || exempt)
+        || limited != spec.limited.is_some()
         || exempt != spec.exempt.is_some()
         || exempt != (level.metadata.name == EXEMPT)
     {

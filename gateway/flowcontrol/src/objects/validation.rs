@@ -10,19 +10,21 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::{self, Display};
 
-use super::{CATCH_ALL, EXEMPT, NamedSubject};
 use super::{
-    Exempt, FlowSchema, FlowSchemaSpec, LimitResponse, Limited, NonResourceRule, PolicyRules,
-    PriorityLevelConfiguration, PriorityLevelSpec, Queuing, ResourceRule, ServiceAccountSubject, Status,
-    Subject, bootstrap,
+    CATCH_ALL, EXEMPT, Exempt, FlowSchema, FlowSchemaSpec, LimitResponse, Limited, NamedSubject,
+    NonResourceRule, PolicyRules, PriorityLevelConfiguration, PriorityLevelSpec, Queuing, ResourceRule,
+    ServiceAccountSubject, Status, Subject, bootstrap,
 };
 
+mod errors;
 mod metadata;
 mod names;
+
+pub use errors::{ErrorKind, FieldError};
+use errors::{Errors, Path};
 
 /// The highest matching precedence, that of `catch-all`.
 pub const MATCHING_PRECEDENCE_MAX: i32 = 10_000;
@@ -38,36 +40,6 @@ const VERBS: &[&str] =
 /// Set on objects of an old version by a conversion that must not leak into this one.
 const PRESERVE_ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// One thing that is wrong with an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
-    /// Path of the field, such as `spec.rules[0].subjects[1].user`.
-    pub field: String,
-    /// What sort of error it is.
-    pub kind: ErrorKind,
-    /// The refused value, where there is one to show.
-    pub value: Option<String>,
-    /// What would be right; may be empty where the kind says it all.
-    pub detail: String,
-}
-
-/// The sorts of field errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ErrorKind {
-    /// It must be there and is not.
-    Required,
-    /// Its value is against a rule.
-    Invalid,
-    /// Its value is none of the few possible ones.
-    NotSupported,
-    /// It must not be there.
-    Forbidden,
-    /// It must be unique in its list and is not.
-    Duplicate,
-    /// It is longer than allowed.
-    TooLong,
-}
-
 /// Everything that is wrong with a flow schema, its status included; nothing if it is valid.
 pub fn check_schema(schema: &FlowSchema) -> Vec<FieldError> {
     let mut errors = Errors::default();
@@ -81,7 +53,7 @@ pub fn check_schema(schema: &FlowSchema) -> Vec<FieldError> {
         errors.invalid(&spec, "", format!("spec of '{name}' must equal the fixed value"));
     }
     check_conditions(&mut errors, &schema.status);
-    errors.0
+    errors.into_list()
 }
 
 /// Everything that is wrong with a priority level, its status included; nothing if it is valid.
@@ -96,14 +68,14 @@ pub fn check_level(level: &PriorityLevelConfiguration) -> Vec<FieldError> {
     check_level_spec(&mut errors, &Path::root("spec"), name, &level.spec);
     check_fixed_level(&mut errors, &Path::root("spec"), name, &level.spec);
     check_conditions(&mut errors, &level.status);
-    errors.0
+    errors.into_list()
 }
 
 /// Everything that is wrong with a status: all that counts when only that is written.
 pub fn check_status(status: &Status) -> Vec<FieldError> {
     let mut errors = Errors::default();
     check_conditions(&mut errors, status);
-    errors.0
+    errors.into_list()
 }
 
 /// Whether hands of that size can be dealt from so many queues: the flow hash has the bits for it.
@@ -428,109 +400,11 @@ fn check_conditions(errors: &mut Errors, status: &Status) {
     for (index, condition) in status.conditions.iter().enumerate() {
         let at = Path::root("status").child("conditions").index(index).child("type");
         if !seen.insert(condition.kind.as_str()) {
-            errors.push(&at, ErrorKind::Duplicate, Some(condition.kind.clone()), String::new());
+            errors.duplicate(&at, &condition.kind);
         }
         if condition.kind.is_empty() {
             errors.required(&at, "");
         }
-    }
-}
-
-// === collecting ===
-
-/// Path of a field.
-struct Path(String);
-
-impl Path {
-    fn root(name: &str) -> Self {
-        Self(name.to_string())
-    }
-
-    fn child(&self, name: &str) -> Self {
-        Self(format!("{}.{name}", self.0))
-    }
-
-    fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
-    }
-}
-
-/// The errors found so far.
-#[derive(Default)]
-struct Errors(Vec<FieldError>);
-
-impl Errors {
-    fn push(&mut self, at: &Path, kind: ErrorKind, value: Option<String>, detail: String) {
-        self.0.push(FieldError { field: at.0.clone(), kind, value, detail });
-    }
-
-    fn required(&mut self, at: &Path, detail: &str) {
-        self.push(at, ErrorKind::Required, None, detail.to_string());
-    }
-
-    fn required_member(&mut self, at: &Path, member: &str, kind: &str) {
-        self.required(&at.child(member), &format!("{member} is required when subject kind is '{kind}'"));
-    }
-
-    fn forbidden(&mut self, at: &Path, detail: &str) {
-        self.push(at, ErrorKind::Forbidden, None, detail.to_string());
-    }
-
-    /// `value` may be empty where it would be too long to show.
-    fn invalid(&mut self, at: &Path, value: impl Display, detail: impl Into<String>) {
-        let value = Some(value.to_string()).filter(|value| !value.is_empty());
-        self.push(at, ErrorKind::Invalid, value, detail.into());
-    }
-
-    /// One error for each thing that is wrong with the value.
-    fn invalid_each<T: Into<String>>(&mut self, at: &Path, value: &str, wrong: impl IntoIterator<Item = T>) {
-        for detail in wrong {
-            self.invalid(at, format!("{value:?}"), detail);
-        }
-    }
-
-    fn mixed_wildcard(&mut self, at: &Path, list: &[String], others: &str) {
-        let detail = format!("if '*' is present, must not specify other {others}");
-        self.invalid(at, format!("{list:?}"), detail);
-    }
-
-    /// `supported` is sorted.
-    fn one_of(&mut self, at: &Path, value: &str, supported: &[&str]) {
-        if !supported.contains(&value) {
-            self.not_supported(at, format!("{value:?}"), supported);
-        }
-    }
-
-    fn not_supported(&mut self, at: &Path, value: String, supported: &[&str]) {
-        let quoted: Vec<String> = supported.iter().map(|one| format!("\"{one}\"")).collect();
-        let detail = format!("supported values: {}", quoted.join(", "));
-        self.push(at, ErrorKind::NotSupported, Some(value), detail);
-    }
-}
-
-impl Display for FieldError {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{}: {}", self.field, self.kind)?;
-        if let Some(value) = &self.value {
-            write!(to, ": {value}")?;
-        }
-        if !self.detail.is_empty() {
-            write!(to, ": {}", self.detail)?;
-        }
-        Ok(())
-    }
-}
-
-impl Display for ErrorKind {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(match self {
-            Self::Required => "Required value",
-            Self::Invalid => "Invalid value",
-            Self::NotSupported => "Unsupported value",
-            Self::Forbidden => "Forbidden",
-            Self::Duplicate => "Duplicate value",
-            Self::TooLong => "Too long",
-        })
     }
 }
 

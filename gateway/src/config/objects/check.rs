@@ -12,7 +12,7 @@ use usher_flowcontrol::objects::validation::{self, ErrorKind, FieldError};
 use usher_flowcontrol::objects::{EXEMPT, FlowSchema, PriorityLevelConfiguration, bootstrap, defaults};
 
 use super::decode::{Either, Found};
-use super::{FINDINGS_MAX, Finding, Objects, Refusal};
+use super::{Finding, Findings, Objects, Refusal};
 
 /// Most objects of a kind: every request is held against every schema until one matches.
 pub(super) const OBJECTS_MAX: usize = 2000;
@@ -24,7 +24,7 @@ type ByName<T> = BTreeMap<String, Found<T>>;
 pub(super) fn complete(
     found: Vec<Either>,
     suggested: bool,
-    mut findings: Vec<Finding>,
+    mut findings: Findings,
 ) -> Result<Objects, Refusal> {
     let (mut schemas, mut levels) = (ByName::new(), ByName::new());
     for object in found {
@@ -48,20 +48,21 @@ pub(super) fn complete(
             ..Finding::default()
         });
     }
-    Refusal::of(findings, false)?;
-    let mut warnings = oddities(&schemas);
+    findings.refuse(false)?;
+    let mut warnings = Findings::default();
+    warnings.extend(oddities(&schemas));
     warnings.extend(oddities(&levels));
     let mut levels = with_built_in(levels, suggested);
     complete_exempt(&mut levels);
     let schemas = with_built_in(schemas, suggested);
     warnings.extend(dangling(&schemas, &levels));
-    warnings.truncate(FINDINGS_MAX);
     let schemas = schemas.into_values().map(|found| found.object).collect();
-    Ok(Objects { schemas, levels: levels.into_values().map(|found| found.object).collect(), warnings })
+    let levels = levels.into_values().map(|found| found.object).collect();
+    Ok(Objects { schemas, levels, warnings: warnings.listed })
 }
 
 /// Adds an object unless there is one of its kind and name already.
-fn add<T: Maintained>(found: Found<T>, all: &mut ByName<T>, findings: &mut Vec<Finding>) {
+fn add<T: Maintained>(found: Found<T>, all: &mut ByName<T>, findings: &mut Findings) {
     match all.entry(found.object.metadata().name.clone()) {
         Entry::Vacant(entry) => _ = entry.insert(found),
         Entry::Occupied(entry) => {
@@ -77,7 +78,7 @@ fn add<T: Maintained>(found: Found<T>, all: &mut ByName<T>, findings: &mut Vec<F
     }
 }
 
-fn report(place: &Finding, errors: &[FieldError], findings: &mut Vec<Finding>) {
+fn report(place: &Finding, errors: &[FieldError], findings: &mut Findings) {
     findings.extend(errors.iter().map(|error| {
         let text = error.to_string();
         let problem = text.strip_prefix(&format!("{}: ", error.field)).unwrap_or(&text).to_owned();

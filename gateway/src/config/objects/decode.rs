@@ -6,7 +6,7 @@ use serde_json::Value;
 use usher_flowcontrol::objects::{API_VERSION, FlowSchema, PriorityLevelConfiguration};
 
 use super::documents::Document;
-use super::{FINDINGS_MAX, Finding};
+use super::{FINDINGS_MAX, Finding, Findings, cut};
 
 const SCHEMA: &str = "FlowSchema";
 const LEVEL: &str = "PriorityLevelConfiguration";
@@ -32,7 +32,7 @@ pub(super) enum Either {
 }
 
 /// The objects of a document, which may be a list of them.
-pub(super) fn objects(document: Document, findings: &mut Vec<Finding>) -> Vec<Either> {
+pub(super) fn objects(document: Document, findings: &mut Findings) -> Vec<Either> {
     let Document { file, number, mut value } = document;
     let place = Finding { file: Some(file), document: Some(number), ..Finding::default() };
     let implied = match (text(&value, "apiVersion"), text(&value, "kind")) {
@@ -67,7 +67,7 @@ fn object(
     mut place: Finding,
     value: Value,
     implied: Option<&'static str>,
-    findings: &mut Vec<Finding>,
+    findings: &mut Findings,
 ) -> Option<Either> {
     let kind = text(&value, "kind").or(implied).unwrap_or_default().to_owned();
     let version = text(&value, "apiVersion").or(implied.map(|_| API_VERSION)).unwrap_or_default();
@@ -76,7 +76,7 @@ fn object(
         return None;
     }
     let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    place.object = Some(format!("{kind} {name:?}"));
+    place.object = Some(cut(format!("{kind} {name:?}")));
     let decoded = if kind == SCHEMA {
         typed(&place, &value).map(Either::Schema)
     } else {

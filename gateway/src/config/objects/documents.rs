@@ -6,8 +6,8 @@
 
 use serde_json::Value;
 
-use super::Finding;
-use super::folder::File;
+use super::folder::{FILE_SIZE_MAX, File};
+use super::{Finding, Findings};
 
 /// How deep documents may nest: an object is 8 deep, its managed fields 12.
 const DEPTH_MAX: usize = 64;
@@ -19,6 +19,9 @@ const DOCUMENTS_MAX: usize = 5000;
 const ALIASES_MAX: usize = 1000;
 /// What all aliases together may stand for: the classic attack writes a little and means a lot.
 const ALIASED_NODES_MAX: usize = 100_000;
+/// Bytes of text in a file, what aliases repeat included.
+#[expect(clippy::cast_possible_truncation, reason = "8 MB fit")]
+const TEXT_SIZE_MAX: usize = 2 * FILE_SIZE_MAX as usize;
 
 /// A document and where it stands.
 #[derive(Clone, Debug)]
@@ -32,7 +35,7 @@ pub(super) struct Document {
 }
 
 /// All documents of all files; what cannot be parsed becomes a finding.
-pub(super) fn of(files: &[File], findings: &mut Vec<Finding>) -> Vec<Document> {
+pub(super) fn of(files: &[File], findings: &mut Findings) -> Vec<Document> {
     let mut documents = Vec::new();
     for file in files {
         match parse(file) {
@@ -76,6 +79,7 @@ fn options() -> serde_saphyr::Options {
             max_nodes: NODES_MAX,
             max_events: 2 * NODES_MAX,
             max_documents: DOCUMENTS_MAX,
+            max_total_scalar_bytes: TEXT_SIZE_MAX,
             max_aliases: ALIASES_MAX,
             max_anchors: ALIASES_MAX,
             max_recorded_anchor_events: ALIASED_NODES_MAX,

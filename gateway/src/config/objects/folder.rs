@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use super::{Finding, Refusal};
+use super::{Finding, Findings, Refusal};
 
 /// Largest file: a thousand objects with their managed fields take 5 MB.
 pub(super) const FILE_SIZE_MAX: u64 = 8 << 20;
@@ -45,7 +45,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<File>, Refusal> {
     if names.len() > FILES_MAX {
         return Err(refuse(format!("more than {FILES_MAX} files"), "put several objects into one file"));
     }
-    let (mut files, mut findings, mut size) = (Vec::new(), Vec::new(), 0_usize);
+    let (mut files, mut findings, mut size) = (Vec::new(), Findings::default(), 0_usize);
     for name in names {
         match read_file(&folder.join(&name)) {
             Ok(Some(bytes)) => {
@@ -65,7 +65,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<File>, Refusal> {
             }),
         }
     }
-    Refusal::of(findings, true)?;
+    findings.refuse(true)?;
     Ok(files)
 }
 

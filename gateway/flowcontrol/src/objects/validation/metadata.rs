@@ -6,7 +6,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::{ErrorKind, Errors, Path, names};
+use super::{Errors, Path, names};
 use crate::objects::ObjectMeta;
 
 /// Bytes of all annotations of an object together: the API server's limit.
@@ -50,7 +50,7 @@ fn check_annotations(errors: &mut Errors, at: &Path, metadata: &ObjectMeta) {
     }
     let bytes: usize = metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ANNOTATIONS_MAX {
-        errors.push(at, ErrorKind::TooLong, None, format!("may not be more than {ANNOTATIONS_MAX} bytes"));
+        errors.too_long(at, ANNOTATIONS_MAX);
     }
 }
 

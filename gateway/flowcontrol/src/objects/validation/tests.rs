@@ -1,5 +1,8 @@
 //! Rules beyond those that the golden vectors exercise.
 
+use alloc::string::ToString;
+use alloc::vec;
+
 use super::*;
 use crate::objects::ObjectMeta;
 
@@ -126,4 +129,11 @@ fn an_error_reads_as_the_api_prints_it() {
             "spec.rules[0].resourceRules[0].verbs: Required value: verbs must contain at least one value",
         ]
     );
+}
+
+#[test]
+fn errors_are_bounded() {
+    let mut schema = bootstrap::suggested_schemas().swap_remove(0);
+    schema.spec.rules = vec![PolicyRules::default(); 100_000];
+    assert_eq!(check_schema(&schema).len(), 1000);
 }

@@ -173,3 +173,23 @@ proptest! {
         whatever_comes_is_sound("a.yaml", &bytes)?;
     }
 }
+
+#[test]
+fn aliases_do_not_multiply_text() {
+    let long = "x".repeat(1 << 20);
+    let many = "*a, ".repeat(900);
+    let refusal = problem("a.yaml", format!("a: &a {long}\nb: [{many}]\n").as_bytes());
+    assert!(refusal.contains("is not YAML"), "{}", refusal.len());
+}
+
+#[test]
+fn findings_quote_little_and_safely() {
+    let name = format!("\\e[2J{}", "x".repeat(1 << 20));
+    let object = SCHEMA.replace("name: mine", &format!("name: \"{name}\""));
+    let refusal = check("a\u{1b}.yaml", object.as_bytes()).expect_err("refused");
+    let text = refusal.to_string();
+    assert!(text.len() < 5000 && !text.chars().any(|letter| letter.is_control() && letter != '\n'), "{text}");
+    let warnings = check("a.yaml", format!("{LEVEL}\"\\e[2J\\n\": 1\n").as_bytes()).expect("good").warnings;
+    assert_eq!(warnings[0].to_string().lines().count(), 1);
+    assert!(!warnings[0].to_string().contains('\u{1b}'));
+}
