@@ -12,7 +12,24 @@ use crate::numbers::{close, count, each_case, list, real, required, text};
 use crate::{File, Outcome};
 
 pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
-    each_case(file, case)
+    let mut outcomes = each_case(file, case);
+    for case in file.document["cases"].as_array().into_iter().flatten() {
+        let ticks = case["ticks"].as_array().into_iter().flatten().enumerate();
+        let left_out = ticks.filter_map(|(index, tick)| Some((index, departure(case, tick)?)));
+        outcomes.extend(left_out.map(|(index, tag)| {
+            (format!("{}, limits of tick {index}", case["name"]), Outcome::LeftOut(tag))
+        }));
+    }
+    outcomes
+}
+
+/// Departure C11 changes the limits, and only those, where exempt requests use seats: the tag that says so.
+fn departure(case: &Value, tick: &Value) -> Option<&'static str> {
+    if case["exempt_has_shares"] == true {
+        Some("exempt_has_shares")
+    } else {
+        (tick["exempt_active"] == true).then_some("exempt_active")
+    }
 }
 
 struct Level<'a> {
@@ -28,15 +45,14 @@ fn case(case: &Value) -> Result<(), String> {
     if nominal != count::<u64>(case, "nominalCLSum")? {
         return Err(format!("nominal sum {nominal} instead of {}", case["nominalCLSum"]));
     }
-    let exempt_has_shares = case["exempt_has_shares"] == true;
-    tick(&levels, &case["initial"], exempt_has_shares).map_err(|why| format!("initial: {why}"))?;
+    tick(&levels, &case["initial"], departure(case, &Value::Null).is_some())
+        .map_err(|why| format!("initial: {why}"))?;
     for (index, period) in list(case, "ticks")?.iter().enumerate() {
         for level in &mut levels {
             level.demand.update(&statistics(&period["demand"][level.name])?);
         }
-        // Departure C11 changes the limits, and only those, where exempt requests use seats.
-        let departs = exempt_has_shares || period["exempt_active"] == true;
-        tick(&levels, &period["expect"], departs).map_err(|why| format!("tick {index}: {why}"))?;
+        tick(&levels, &period["expect"], departure(case, period).is_some())
+            .map_err(|why| format!("tick {index}: {why}"))?;
     }
     Ok(())
 }
