@@ -8,8 +8,10 @@ mod borrowing;
 mod classify;
 mod compare;
 mod demand;
+mod dumps;
 mod estimate;
 mod flow_hash;
+mod metrics;
 mod numbers;
 mod objects;
 mod queueset;
@@ -59,9 +61,11 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("collision_probability.json", shuffle::run_collisions),
     ("defaulting.json", objects::defaulting),
     ("demand.json", demand::run),
+    ("dumps.json", dumps::run),
     ("estimate.json", estimate::run),
     ("flow_hash.json", flow_hash::run),
     ("flow_schema_order.json", classify::run_order),
+    ("metrics.json", metrics::run),
     ("queueset.json", queueset::run),
     ("queueset_long.json", queueset::run),
     ("request_info.json", request_info::run),

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use crate::flow::Method;
 use crate::level::QueueState;
+use crate::request_info::Query;
 use crate::snapshot::{Level, Request, Snapshot};
 use crate::units::{Nanos, Work};
 use table::Table;
@@ -44,6 +45,27 @@ pub struct Details<'a> {
 
 /// Index shown for what has none.
 const NO_INDEX: &str = "-1";
+
+/// Whether a query asks [`requests`] for all it knows: any value does, but an empty one (`false` too).
+#[must_use]
+pub fn asks_for_details(query: Query<'_>) -> bool {
+    query.first("includeRequestDetails").is_some_and(|value| !value.is_empty())
+}
+
+/// The `Content-Type` of a table: kube-apiserver names none, so that Go guesses one from the beginning.
+/// Control characters in somebody's name make it a binary file.
+#[must_use]
+pub fn content_type(table: &str) -> &'static str {
+    let is_binary = |byte: &u8| matches!(byte, 0..=0x08 | 0x0B | 0x0E..=0x1A | 0x1C..=0x1F);
+    if table.as_bytes().iter().take(SNIFFED).any(is_binary) {
+        "application/octet-stream"
+    } else {
+        "text/plain; charset=utf-8"
+    }
+}
+
+/// Bytes that Go looks at to guess a content type.
+const SNIFFED: usize = 512;
 
 /// `dump_priority_levels`: a line for every level.
 #[must_use]

@@ -117,9 +117,9 @@ pub struct Counters {
     pub not_accommodated: u64,
 }
 
-/// The widest request that is believed. Estimates end at 100 seats; so many times a request table's
-/// worth of these still add up in 64 bits.
-const SEATS_MAX: Seats = Seats(u32::MAX as u64);
+/// The widest request that is believed. Estimates end at 100 seats; four billion requests as wide as
+/// this still add up in 64 bits, and the work of each is exact in an f64.
+const SEATS_MAX: Seats = Seats(3_000_000_000);
 
 /// One priority level.
 ///

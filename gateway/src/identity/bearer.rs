@@ -70,3 +70,6 @@ fn is_web_socket(headers: &HeaderMap) -> bool {
     let says_upgrade = |value: &[u8]| value.to_ascii_lowercase().windows(7).any(|word| word == b"upgrade");
     web_socket && headers.get_all(CONNECTION).iter().any(|value| says_upgrade(value.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests;

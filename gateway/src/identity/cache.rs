@@ -49,6 +49,15 @@ struct Entry {
     until: i64,
 }
 
+/// What is lost if a slot is taken, least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    Replaced,
+    Nothing,
+    Refused,
+    Verified,
+}
+
 /// See the module.
 pub(super) struct Cache {
     slots: Box<[ArcSwapOption<Entry>]>,
@@ -81,15 +90,15 @@ impl Cache {
         let kept = if user.is_some() { VERIFIED_KEPT } else { REFUSED_KEPT };
         let until = until.min(now.saturating_add(kept));
         let worth = |slot: &ArcSwapOption<Entry>| match slot.load().as_ref() {
-            None => (0, 0),
-            Some(entry) if entry.token == token => (0, 0),
-            Some(entry) if entry.generation != generation || entry.until <= now => (0, entry.until),
-            Some(entry) if entry.user.is_none() => (1, entry.until),
-            Some(entry) => (2, entry.until),
+            None => (Worth::Nothing, 0),
+            Some(entry) if entry.token == token => (Worth::Replaced, 0),
+            Some(entry) if entry.generation != generation || entry.until <= now => (Worth::Nothing, 0),
+            Some(entry) if entry.user.is_none() => (Worth::Refused, entry.until),
+            Some(entry) => (Worth::Verified, entry.until),
         };
         let victim = self.ways(token).iter().min_by_key(|slot| worth(slot));
         // A refused token never takes the place of a verified one: strangers cannot empty the table.
-        if let Some(victim) = victim.filter(|victim| user.is_some() || worth(victim).0 < 2) {
+        if let Some(victim) = victim.filter(|slot| user.is_some() || worth(slot).0 < Worth::Verified) {
             victim.store(Some(Arc::new(Entry { token, user, generation, until })));
         }
     }
@@ -105,3 +114,6 @@ impl std::fmt::Debug for Cache {
         f.debug_struct("Cache").field("slots", &self.slots.len()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

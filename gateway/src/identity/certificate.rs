@@ -231,3 +231,6 @@ fn basic_plane(bytes: &[u8]) -> Option<String> {
         .map(|point| char::from_u32(point).filter(|_| !reserved(point)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

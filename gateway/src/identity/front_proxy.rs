@@ -210,3 +210,6 @@ pub(super) fn unescape(encoded: &str) -> Result<String, NotText> {
     }
     String::from_utf8(bytes).map_err(|_| NotText)
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,3 +154,6 @@ impl std::fmt::Debug for OldWay {
         f.debug_struct("OldWay").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -241,3 +241,6 @@ struct Jwk {
     x: Option<String>,
     y: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;

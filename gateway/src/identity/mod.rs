@@ -333,3 +333,6 @@ fn append_forwarded_for(headers: &mut HeaderMap, address: SocketAddr) {
         let _ = headers.try_insert(X_FORWARDED_FOR, value); // a map that is full goes without
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -236,3 +236,6 @@ pub(super) fn account_groups(namespace: &str) -> Vec<String> {
 fn seconds(date: Option<f64>) -> Option<i64> {
     date.map(|date| date as i64)
 }
+
+#[cfg(test)]
+mod tests;

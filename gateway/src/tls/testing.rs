@@ -4,14 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::{ClientConfig, ClientConnection, Error, ServerConfig, ServerConnection};
 use rustls_pki_types::{CertificateDer, ServerName};
 
 /// A certificate authority of its own.
 pub(crate) struct Authority {
+    name: String,
+    key_pem: String,
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
     pub(crate) der: CertificateDer<'static>,
@@ -26,13 +28,37 @@ pub(crate) struct Leaf {
 
 impl Authority {
     pub(crate) fn new(name: &str) -> Authority {
-        let mut params = named(name, &[]);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        Authority::with(name, |_| ())
+    }
+
+    pub(crate) fn with(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Authority {
         let key = KeyPair::generate().expect("key");
+        Authority::self_signed(name, key, change)
+    }
+
+    /// The same name and key, another certificate.
+    pub(crate) fn renewed(&self, change: impl FnOnce(&mut CertificateParams)) -> Authority {
+        let key = KeyPair::from_pem(&self.key_pem).expect("its own key");
+        Authority::self_signed(&self.name, key, change)
+    }
+
+    /// An authority that this one vouches for.
+    pub(crate) fn intermediate(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Authority {
+        let key = KeyPair::generate().expect("key");
+        let params = authority(name, change);
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        Authority::of(name, params, key, &certificate)
+    }
+
+    fn self_signed(name: &str, key: KeyPair, change: impl FnOnce(&mut CertificateParams)) -> Authority {
+        let params = authority(name, change);
         let certificate = params.self_signed(&key).expect("self-signed");
-        let (pem, der) = (certificate.pem(), certificate.der().clone());
-        Authority { issuer: Issuer::new(params, key), pem, der }
+        Authority::of(name, params, key, &certificate)
+    }
+
+    fn of(name: &str, params: CertificateParams, key: KeyPair, certificate: &Certificate) -> Authority {
+        let (pem, der, key_pem) = (certificate.pem(), certificate.der().clone(), key.serialize_pem());
+        Authority { name: name.to_owned(), issuer: Issuer::new(params, key), key_pem, pem, der }
     }
 
     pub(crate) fn sign(&self, params: &CertificateParams) -> Leaf {
@@ -52,6 +78,14 @@ impl Authority {
     }
 }
 
+fn authority(name: &str, change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
+    let mut params = named(name, &[]);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    change(&mut params);
+    params
+}
+
 /// What a client certificate of this name and these organizations is made of.
 pub(crate) fn client(name: &str, organizations: &[&str]) -> CertificateParams {
     let mut params = named(name, organizations);
@@ -64,7 +98,7 @@ fn named(name: &str, organizations: &[&str]) -> CertificateParams {
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     // rcgen keeps one value a type; an organization by its number counts as another type.
-    let types = [DnType::OrganizationName, DnType::from_oid(&[2, 5, 4, 10])];
+    let types = [DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])];
     assert!(organizations.len() <= types.len(), "more organizations than rcgen can write");
     for (kind, organization) in types.into_iter().zip(organizations) {
         params.distinguished_name.push(kind, *organization);

@@ -7,7 +7,7 @@
 //!
 //! What is not here: whether there is a seat ([`crate::level`] knows), and what became of requests that
 //! never had a queue. No cost grows with the configured number of queues: those with waiting requests
-//! are kept in [`order`], the sums that drive the meter are kept up to date.
+//! are kept in order of virtual finish, the sums that drive the meter are kept up to date.
 
 mod meter;
 mod order;

@@ -69,14 +69,23 @@ pub(crate) struct List {
 /// How long every request is taken to execute until it is known better: 3 ms, as in kube-apiserver.
 pub(crate) const SERVICE_TIME_GUESS: Nanos = Nanos::from_millis(3);
 
+/// The work of one seat for the guessed time. Up to three billion seats the reference's f64 gives no
+/// other product, and this one is free.
+const GUESSED_WORK_PER_SEAT: u64 = 300_000;
+
 // === impl Request ===
 
 impl Request {
     /// What arrives, with its work counted.
-    #[expect(clippy::cast_precision_loss, reason = "the reference computes in f64; widths are small")]
     pub(crate) fn new(work: Work, tag: u64, now: Nanos, r: SeatSeconds) -> Self {
-        let initial_work = SeatSeconds::of(work.initial_seats.0 as f64, SERVICE_TIME_GUESS);
-        let final_work = SeatSeconds::of(work.final_seats.0 as f64, work.additional_latency);
+        let initial_work = SeatSeconds::from_raw(work.initial_seats.0 * GUESSED_WORK_PER_SEAT);
+        let final_work = if work.additional_latency == Nanos::ZERO {
+            SeatSeconds::ZERO
+        } else {
+            #[expect(clippy::cast_precision_loss, reason = "the reference computes in f64; widths are small")]
+            let seats = work.final_seats.0 as f64;
+            SeatSeconds::of(seats, work.additional_latency)
+        };
         Self {
             generation: 0,
             phase: Phase::Waiting,
@@ -199,5 +208,22 @@ impl List {
     /// The members, oldest first.
     pub(crate) fn iter<'a>(&self, requests: &'a Requests) -> impl Iterator<Item = u32> + use<'a> {
         core::iter::successors(self.first(), |&id| requests.after(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Seats;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn work_is_what_floating_point_says(seats in prop_oneof![0_u64..200, 0_u64..=3_000_000_000]) {
+            let request = Request::new(Work { initial_seats: Seats(seats), ..Work::default() }, 0, Nanos(0), SeatSeconds::ZERO);
+            #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+            let expected = SeatSeconds::of(seats as f64, SERVICE_TIME_GUESS);
+            prop_assert_eq!(request.initial_work, expected);
+        }
     }
 }
