@@ -126,6 +126,8 @@ fn oddities<T: Maintained>(all: &ByName<T>) -> Vec<Finding> {
 }
 
 /// The folder's objects, and the built-in ones that it does not replace.
+///
+/// parity: C19, the mandatory levels always exist here, so that no schema that refers to them dangles.
 fn with_built_in<T: Maintained>(mut all: ByName<T>, suggested: bool) -> ByName<T> {
     let mut built_in = T::built_in(Class::Mandatory);
     if suggested {
