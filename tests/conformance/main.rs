@@ -16,6 +16,7 @@ mod numbers;
 mod objects;
 mod queueset;
 mod request_info;
+mod responses;
 mod retry_after;
 mod seat_seconds;
 mod shuffle;
@@ -69,6 +70,7 @@ const RUNNERS: &[(&str, Runner)] = &[
     ("queueset.json", queueset::run),
     ("queueset_long.json", queueset::run),
     ("request_info.json", request_info::run),
+    ("responses.json", responses::run),
     ("retry_after.json", retry_after::run),
     ("seat_seconds.json", seat_seconds::run),
     ("shuffle.json", shuffle::run),

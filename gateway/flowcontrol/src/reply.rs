@@ -55,31 +55,26 @@ impl Reply {
     }
 }
 
-/// How an answer of 429 is counted: labels of `apiserver_request_total` and, without the two that say
-/// so, of `apiserver_request_terminations_total`.
+/// How an answer that the upstream did not give is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLabels {
     /// Method in upper case, with `LIST` and `WATCH` told apart; `other` for methods of one's own.
-    pub verb: String,
-    /// API group of a resource.
-    pub group: String,
-    /// API version of a resource.
-    pub version: String,
-    /// Resource.
-    pub resource: String,
-    /// Subresource. The termination of a request about no resource has its path here: see
-    /// [`RequestLabels::subresource_of_termination`].
-    pub subresource: String,
+    verb: String,
+    /// What the path of a resource says.
+    group: String,
+    version: String,
+    resource: String,
+    subresource: String,
     /// `resource`, `namespace`, `cluster` or empty.
-    pub scope: &'static str,
-    /// Only of `apiserver_request_total`: `All`, `invalid` or empty.
-    pub dry_run: &'static str,
+    scope: &'static str,
+    /// `All`, `invalid` or empty.
+    dry_run: &'static str,
     /// Path of a request about no resource.
     path: Option<String>,
 }
 
 /// Label `component` of what is counted here.
-pub const COMPONENT: &str = "apiserver";
+const COMPONENT: &str = "apiserver";
 
 /// Methods and verbs that have a label value of their own.
 const VERBS: [&str; 14] = [
@@ -120,9 +115,34 @@ impl RequestLabels {
         }
     }
 
-    /// Label `subresource` of `apiserver_request_terminations_total`.
-    pub fn subresource_of_termination(&self) -> &str {
-        self.path.as_deref().unwrap_or(&self.subresource)
+    /// Labels of `apiserver_request_total`, sorted. `code` is the answer's status.
+    pub fn of_total<'a>(&'a self, code: &'a str) -> [(&'static str, &'a str); 10] {
+        [
+            ("code", code),
+            ("component", COMPONENT),
+            ("dry_run", self.dry_run),
+            ("group", &self.group),
+            ("resource", &self.resource),
+            ("scope", self.scope),
+            ("subresource", &self.subresource),
+            ("system_client", ""), // kube-apiserver leaves it empty where flow control answers
+            ("verb", &self.verb),
+            ("version", &self.version),
+        ]
+    }
+
+    /// Labels of `apiserver_request_terminations_total`, sorted.
+    pub fn of_termination<'a>(&'a self, code: &'a str) -> [(&'static str, &'a str); 8] {
+        [
+            ("code", code),
+            ("component", COMPONENT),
+            ("group", &self.group),
+            ("resource", &self.resource),
+            ("scope", self.scope),
+            ("subresource", self.path.as_deref().unwrap_or(&self.subresource)),
+            ("verb", &self.verb),
+            ("version", &self.version),
+        ]
     }
 }
 
@@ -166,4 +186,43 @@ fn dry_run(request: &RequestInfo<'_>) -> &'static str {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &str, target: &str, verb: &str, scope: &str, dry_run: &str) {
+        let request = RequestInfo::parse(method, target).unwrap();
+        let labels = RequestLabels::of(method, &request, "");
+        assert_eq!((&*labels.verb, labels.scope, labels.dry_run), (verb, scope, dry_run));
+    }
+
+    #[test]
+    fn verbs_and_scopes_are_kube_apiservers() {
+        check("GET", "/api/v1/namespaces/a/pods/b", "GET", "resource", "");
+        check("GET", "/api/v1/namespaces/a/pods", "LIST", "namespace", "");
+        check("GET", "/api/v1/pods?watch=1", "WATCH", "cluster", "");
+        check("GET", "/api/v1/pods?watch=FALSE", "LIST", "cluster", "");
+        check("POST", "/api/v1/namespaces/a/pods?dryRun=All", "POST", "resource", "All");
+        check("DELETE", "/api/v1/namespaces/a/pods?dryRun=x", "DELETE", "namespace", "invalid");
+        check("GET", "/healthz", "GET", "", "");
+        check("FROB", "/api/v1/pods", "other", "cluster", "");
+    }
+
+    #[test]
+    fn a_path_stands_in_for_the_subresource_of_a_termination() {
+        let request = RequestInfo::parse("GET", "/healthz").unwrap();
+        let labels = RequestLabels::of("GET", &request, "");
+        assert_eq!(labels.of_termination("429")[5], ("subresource", "/healthz"));
+        assert_eq!(labels.of_total("429")[6], ("subresource", ""));
+    }
+
+    #[test]
+    fn an_apply_is_no_patch() {
+        let request = RequestInfo::parse("PATCH", "/api/v1/namespaces/a/pods/b").unwrap();
+        assert_eq!(RequestLabels::of("PATCH", &request, "application/apply-patch+yaml").verb, "APPLY");
+        assert_eq!(RequestLabels::of("PATCH", &request, "application/json").verb, "PATCH");
+    }
 }
