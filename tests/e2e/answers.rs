@@ -25,7 +25,7 @@ const DISCOVERY: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
 pub(crate) async fn answers_are_the_same_over_both_protocols(world: &World) -> Verdict {
-    let requests: &[(Method, &str, &[(&str, &str)], &str)] = &[
+    let requests: &[(Method, &str, &[Pair], &str)] = &[
         (Method::GET, "/version", &[], ""),
         (Method::GET, "/api", &[("accept", DISCOVERY)], ""),
         (Method::GET, "/apis", &[("accept", DISCOVERY)], ""),
@@ -166,6 +166,9 @@ pub(crate) async fn audit_entry(world: &World, wanted: impl Fn(&Value) -> bool) 
     })
     .await
 }
+
+/// A header's name and value.
+type Pair = (&'static str, &'static str);
 
 type Request<'a> = (Method, &'a str, HeaderMap, Bytes);
 

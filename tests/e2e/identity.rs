@@ -58,10 +58,10 @@ pub(crate) async fn wrong_credentials_are_refused_alike(world: &World) -> Verdic
     {
         let seen = compare_all(world, &cases, target).await?;
         count += seen.len();
-        if target.contains("selfsubjectreviews") {
-            if let Some((name, answer)) = seen.iter().find(|(_, answer)| answer.status == 201) {
-                return Err(format!("{name} was accepted: {}", answer.json()["status"]["userInfo"]));
-            }
+        if target.contains("selfsubjectreviews")
+            && let Some((name, answer)) = seen.iter().find(|(_, answer)| answer.status == 201)
+        {
+            return Err(format!("{name} was accepted: {}", answer.json()["status"]["userInfo"]));
         }
     }
     Ok(format!("{} credentials, {count} answers over both protocols", cases.len()))

@@ -90,10 +90,10 @@ async fn main() -> ExitCode {
         failed = whole_run(&arguments, &folder) => failed,
         stopped = stop_asked() => Err(stopped),
     };
-    if !arguments.keep {
-        if let Err(message) = end(&folder).await {
-            println!("{message}");
-        }
+    if !arguments.keep
+        && let Err(message) = end(&folder).await
+    {
+        println!("{message}");
     }
     match failed {
         Ok(0) => ExitCode::SUCCESS,

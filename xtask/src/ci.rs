@@ -23,7 +23,9 @@ fn ci(arguments: &[String]) -> Outcome {
     let mut steps = Steps::default();
     steps.step("formatting", || run(&mut cargo(["fmt", "--all", "--check"])));
     steps.step("lints", || {
-        run(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+        run(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+        // Not among all targets, because it is not among the tests that `cargo test` runs.
+        run(&mut cargo(["clippy", "--package", "usher-tests", "--test", "e2e", "--", "-D", "warnings"]))
     });
     steps.step("docs", || run(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
     steps.step("licences, bans, sources", deny);
