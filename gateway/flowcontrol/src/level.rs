@@ -282,7 +282,15 @@ impl Level {
             self.count_rejection(Reason::QueueFull);
             return Verdict::Reject(Reason::QueueFull);
         }
+        let at_once = self.queues.waiting() == 0
+            && self.seats_in_use < self.limit
+            && self.can_accommodate(request.work.max_seats());
         let id = self.requests.add(request);
+        if at_once {
+            self.queues.start_at_once(&mut self.requests, slot, id, self.limit);
+            self.occupy(id);
+            return Verdict::Execute(self.ticket(id));
+        }
         self.queues.enqueue(&mut self.requests, slot, id);
         self.dispatch(id);
         match self.requests.get(id).phase {

@@ -155,22 +155,22 @@ impl QueueSet {
     /// Starts the request whose turn it is and charges its queue with the work expected of it. A request
     /// wider than `limit` holds the limit's seats for so much longer after its execution.
     pub(crate) fn start(&mut self, requests: &mut Requests, id: u32, limit: Seats) {
-        let slot = requests.get(id).queue;
+        let virtual_start = self.charge(requests, id);
         // parity: C1. The waiting sums lose what they were given; only then is the request cut.
-        let virtual_start = self.queues.get(slot).next_dispatch_r;
-        self.queues.get_mut(slot).next_dispatch_r = virtual_start.plus(requests.get(id).total_work);
         self.unlink(requests, id);
-        let request = requests.get_mut(id);
-        cut_final_seats(request, limit);
-        request.phase = Phase::Executing;
-        request.started = self.meter.read_at();
-        let seats = request.work.max_seats();
+        self.begin(requests, id, virtual_start, limit);
+    }
+
+    /// Starts a request of the table from the queue in `slot` while nothing waits anywhere: what
+    /// [`QueueSet::enqueue`] and [`QueueSet::start`] would do, without the way through the queue.
+    pub(crate) fn start_at_once(&mut self, requests: &mut Requests, slot: u32, id: u32, limit: Seats) {
+        debug_assert_eq!(self.waiting, 0, "nobody is overtaken");
+        self.enter(slot);
         let queue = self.queues.get_mut(slot);
-        queue.executing.push(requests, id);
-        queue.seats_in_use += seats;
-        self.seats_in_use += seats;
-        self.robin = queue.index;
-        self.last_dispatch = Some(LastDispatch { r: self.meter.r(), virtual_start });
+        queue.next_dispatch_r = queue.next_dispatch_r.max(self.meter.r());
+        requests.get_mut(id).queue = slot;
+        let virtual_start = self.charge(requests, id);
+        self.begin(requests, id, virtual_start, limit);
     }
 
     /// The work of an executing request is done: its queue is charged with the time it really took. Its
@@ -282,6 +282,30 @@ impl QueueSet {
         if was_idle {
             self.queues.wake(slot);
         }
+    }
+
+    /// Adds the work expected of a request to the reading of its queue; what that was before.
+    fn charge(&mut self, requests: &Requests, id: u32) -> SeatSeconds {
+        let request = requests.get(id);
+        let queue = self.queues.get_mut(request.queue);
+        let virtual_start = queue.next_dispatch_r;
+        queue.next_dispatch_r = virtual_start.plus(request.total_work);
+        virtual_start
+    }
+
+    /// A request that is charged and waits no more takes its seats.
+    fn begin(&mut self, requests: &mut Requests, id: u32, virtual_start: SeatSeconds, limit: Seats) {
+        let request = requests.get_mut(id);
+        cut_final_seats(request, limit);
+        request.phase = Phase::Executing;
+        request.started = self.meter.read_at();
+        let (slot, seats) = (request.queue, request.work.max_seats());
+        let queue = self.queues.get_mut(slot);
+        queue.executing.push(requests, id);
+        queue.seats_in_use += seats;
+        self.seats_in_use += seats;
+        self.robin = queue.index;
+        self.last_dispatch = Some(LastDispatch { r: self.meter.r(), virtual_start });
     }
 
     /// A waiting request has left a queue without executing.
