@@ -9,6 +9,7 @@ mod table;
 pub mod time;
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -206,11 +207,18 @@ pub fn requests<'a>(
     table.render()
 }
 
+/// A level with more queues than that lists only those that ever had a request: a table of ten million
+/// blank lines helps nobody and costs gigabytes.
+const QUEUES_LISTED_MAX: u32 = 16_384;
+
 /// All queues of a level, the blank ones too.
-fn queue_states(level: &Level) -> impl Iterator<Item = QueueState> {
-    (0..level.queue_count).map(|index| {
+fn queue_states(level: &Level) -> Box<dyn Iterator<Item = QueueState> + '_> {
+    if level.queue_count > QUEUES_LISTED_MAX {
+        return Box::new(level.queues.iter().map(|queue| queue.state));
+    }
+    Box::new((0..level.queue_count).map(|index| {
         level.queue(index).map_or(QueueState { index, ..QueueState::default() }, |queue| queue.state)
-    })
+    }))
 }
 
 /// Requests in the order of the table, each with the index of its queue and its place in there.

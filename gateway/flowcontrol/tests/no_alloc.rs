@@ -1,4 +1,5 @@
-//! Once warm, arrive, dispatch, cancel, finish and the end of lingering allocate nothing.
+//! Once warm, arrive, dispatch, cancel, finish and the end of lingering allocate nothing: neither in a
+//! level nor in the controller with all its counts. Nor does classification, with a connection's cache.
 //!
 //! Asserted by a counting allocator. Warm means: as many requests and queues were in use before.
 
@@ -6,7 +7,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
+use usher_flowcontrol::controller::{Controller, FlowCache, LevelId, User};
 use usher_flowcontrol::level::{Arrival, Finish, Level, Mode, Reason, Ticket, Verdict};
+use usher_flowcontrol::objects::bootstrap;
+use usher_flowcontrol::request_info::RequestInfo;
 use usher_flowcontrol::units::{FlowHash, Nanos, Seats, Work};
 
 struct Counting;
@@ -123,4 +127,82 @@ fn nothing_is_allocated_once_warm() {
         nothing_is_allocated(1024, 6, crowd);
         nothing_is_allocated(1_000_000, 3, crowd);
     }
+}
+
+/// A worker's day with the built-in objects, on few seats.
+struct Day {
+    controller: Controller,
+    flows: FlowCache,
+    groups: Vec<String>,
+    now: i64,
+    arrived: u64,
+    waiting: VecDeque<(LevelId, Ticket)>,
+    executing: VecDeque<(LevelId, Ticket)>,
+}
+
+impl Day {
+    fn new() -> Self {
+        let mut controller = Controller::new(Nanos(0), Seats(60));
+        controller.configure(Nanos(0), &bootstrap::suggested_schemas(), &bootstrap::suggested_levels());
+        Self {
+            controller,
+            flows: FlowCache::default(),
+            groups: vec!["system:authenticated".into(), "system:serviceaccounts".into()],
+            now: 0,
+            arrived: 0,
+            waiting: VecDeque::with_capacity(10_000),
+            executing: VecDeque::with_capacity(10_000),
+        }
+    }
+
+    fn turn(&mut self) {
+        const USERS: [&str; 6] =
+            ["alice", "bob", "system:serviceaccount:kube-system:x", "carol", "dan", "eve"];
+        self.now += 100_000;
+        self.arrived += 1;
+        let user = User { name: USERS[(self.arrived % 6) as usize], groups: &self.groups };
+        let info = RequestInfo::parse("PUT", "/api/v1/namespaces/default/pods/x").expect("a request");
+        let class = self.controller.classify_cached(&mut self.flows, user, &info);
+        let latency = if self.arrived.is_multiple_of(7) { 1_000_000 } else { 0 };
+        let work = Work { additional_latency: Nanos(latency), ..Work::seats(self.arrived % 3 + 1) };
+        self.controller.observe_watch_count(&class, 3);
+        match self.controller.arrive(Nanos(self.now), &class, work, self.arrived) {
+            Verdict::Execute(ticket) => self.executing.push_back((class.level, ticket)),
+            Verdict::Wait(ticket) => self.waiting.push_back((class.level, ticket)),
+            Verdict::Reject(_) => {
+                self.controller.retry_after(self.now / 1_000_000_000, class.level);
+            }
+        }
+        if self.arrived.is_multiple_of(11) {
+            if let Some((level, ticket)) = self.waiting.pop_back() {
+                self.controller.cancel(Nanos(self.now), level, ticket, Reason::TimeOut);
+            }
+        }
+        while self.executing.len() > 20 || self.waiting.len() > 100 {
+            let Some((level, ticket)) = self.executing.pop_front() else { break };
+            if let Finish::Lingers { until } = self.controller.finish(Nanos(self.now), level, ticket) {
+                self.controller.linger_end(until, level, ticket);
+            }
+            while let Some((level, next)) = self.controller.next_dispatched() {
+                self.waiting.retain(|&waits| waits != (level, next.ticket));
+                self.executing.push_back((level, next.ticket));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_controller_allocates_nothing_once_warm() {
+    let mut day = Day::new();
+    (0..20_000).for_each(|_| day.turn());
+    let before = allocations();
+    (0..50_000).for_each(|_| day.turn());
+    assert_eq!(allocations() - before, 0);
+    let snapshot = day.controller.snapshot(Nanos(day.now));
+    let counters = snapshot.levels.iter().map(|level| level.counters);
+    let waited: u64 = snapshot.schemas.iter().map(|schema| schema.queue_lengths.count()).sum();
+    assert!(
+        waited > 10_000 && counters.map(|counters| counters.timed_out).sum::<u64>() > 100,
+        "{snapshot:#?}"
+    );
 }

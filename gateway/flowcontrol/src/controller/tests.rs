@@ -1,3 +1,5 @@
+mod history;
+
 use super::*;
 use crate::objects::bootstrap::{mandatory_levels, mandatory_schemas, suggested_levels, suggested_schemas};
 use crate::objects::{FlowSchema, LimitResponse, Limited, PriorityLevelConfiguration, Queuing};
