@@ -4,9 +4,10 @@
 //! in the order of the certificate, its UID the value of the Kubernetes attribute 1.3.6.1.4.1.57683.2; the extra
 //! `authentication.kubernetes.io/credential-id` names the certificate. As kube-apiserver, seen on v1.36.2.
 //!
-//! parity: paths are built by webpki, which is stricter than Go where it makes no difference to certificates that
-//! Kubernetes issues: a CA certificate used as a client's, X.509 version 1 and RSA keys under 2048 bits are
-//! refused here (401) and accepted there.
+//! Paths are built by webpki; [`direct`] takes what it does not read. parity: RSA keys under 2048 bits are refused
+//! here (401) and accepted by kube-apiserver down to 1024.
+
+mod direct;
 
 use std::path::Path;
 use std::time::Duration;
@@ -55,6 +56,8 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Trust {
     anchors: Vec<TrustAnchor<'static>>,
+    /// The certificates that `anchors` are of.
+    certificates: Vec<CertificateDer<'static>>,
     /// When each of `anchors` is valid: webpki does not ask, kube-apiserver does.
     windows: Vec<Window>,
 }
@@ -62,21 +65,32 @@ pub(super) struct Trust {
 impl Trust {
     pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Trust, FileFault> {
         let (mut anchors, mut windows) = (Vec::new(), Vec::new());
-        for certificate in crate::tls::certificates(path, bytes)? {
+        let certificates = crate::tls::certificates(path, bytes)?;
+        for certificate in &certificates {
             let refuse = |problem: String| FileFault::new(path, problem, "give a bundle of CA certificates");
-            let anchor = webpki::anchor_from_trusted_cert(&certificate)
+            let anchor = webpki::anchor_from_trusted_cert(certificate)
                 .map_err(|error| refuse(format!("a certificate cannot be trusted ({error})")))?;
-            let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
+            let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
                 .map_err(|error| refuse(format!("a certificate is broken ({error})")))?;
             anchors.push(anchor.to_owned());
             windows.push(Window::of(&parsed));
         }
-        Ok(Trust { anchors, windows })
+        Ok(Trust { anchors, certificates, windows })
     }
 
     /// Whether an authority vouches for `chain` (end entity first) as a client's, and for how long it will.
     pub(super) fn vouches(&self, chain: &[CertificateDer<'_>], now: i64) -> Result<Window, String> {
         let (leaf, intermediates) = chain.split_first().ok_or("no certificate")?;
+        let by_path = self.path_vouches(leaf, intermediates, now);
+        by_path.or_else(|problem| direct::vouches(&self.certificates, leaf, now).map_err(|_| problem))
+    }
+
+    fn path_vouches(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: i64,
+    ) -> Result<Window, String> {
         let seconds = u64::try_from(now).map_err(|_| "the clock is before 1970")?;
         let leaf = EndEntityCert::try_from(leaf).map_err(|error| error.to_string())?;
         let window = std::cell::Cell::new(Window::ALWAYS);

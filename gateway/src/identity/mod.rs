@@ -91,7 +91,8 @@ pub enum Handover {
     FrontProxy,
     /// The request's own bearer token, untouched, over a connection without a client certificate.
     Token,
-    /// Nothing: over a connection without a client certificate, so that it stays anonymous.
+    /// Nothing: over a connection without a client certificate, so that it stays anonymous. Over HTTP/2 better not
+    /// one that token requests share: kube-apiserver sends GOAWAY after every anonymous request.
     Anonymous,
     /// Not at all: usher itself answers 401 with kube-apiserver's `Unauthorized` status, before classification
     /// and without a seat. For callers that kube-apiserver would refuse for what only usher sees: a client

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
-use rustls_pki_types::{CertificateDer, UnixTime};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, ServerConfig,
+    SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
+use webpki::RawPublicKeyEntity;
 
 use super::{pem, provider};
 use crate::reload::{Contents, FileFault, Reload, Reloaded};
@@ -145,7 +149,15 @@ impl ClientCertVerifier for AnyClient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        let key = public_key(certificate)?;
+        let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
+        let known = self.algorithms.mapping.iter().find(|(scheme, _)| *scheme == signature.scheme);
+        let (_, algorithms) = known.ok_or(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+        // TLS 1.2 does not name the curve: every algorithm of the scheme is tried.
+        if algorithms.iter().any(|each| key.verify_signature(*each, message, signature.signature()).is_ok()) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
+        Err(CertificateError::BadSignature.into())
     }
 
     fn verify_tls13_signature(
@@ -154,10 +166,18 @@ impl ClientCertVerifier for AnyClient {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        let key = public_key(certificate)?;
+        rustls::crypto::verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
+}
+
+/// The key of a certificate, of whatever version: rustls's own way would refuse version 1, and with it the handshake.
+fn public_key(certificate: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
+    let parsed = x509_parser::parse_x509_certificate(certificate);
+    let (_, parsed) = parsed.map_err(|_| CertificateError::BadEncoding)?;
+    Ok(SubjectPublicKeyInfoDer::from(parsed.public_key().raw.to_vec()))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose, SigningKey as _,
 };
 use rustls::{ClientConfig, ClientConnection, Error, ServerConfig, ServerConnection};
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -67,6 +67,31 @@ impl Authority {
         Leaf { pem: certificate.pem(), key_pem: key.serialize_pem(), der: certificate.der().clone() }
     }
 
+    /// As `sign`, but of X.509 version 1: the same fields without a version and extensions.
+    pub(crate) fn version_1(&self, params: &CertificateParams) -> Leaf {
+        let Leaf { der, key_pem, .. } = self.sign(params);
+        let (whole, _) = element(&der);
+        let (fields, signature) = element(whole);
+        let mut rest = fields;
+        let mut kept = Vec::new();
+        while !rest.is_empty() {
+            let (_, tail) = element(rest);
+            let field = &rest[..rest.len() - tail.len()];
+            if !matches!(field[0], 0xa0 | 0xa3) {
+                kept.extend_from_slice(field);
+            }
+            rest = tail;
+        }
+        let (_, tail) = element(signature);
+        let algorithm = &signature[..signature.len() - tail.len()];
+        let signed = wrapped(0x30, &kept);
+        let bits = [&[0], &*self.issuer.key().sign(&signed).expect("signed")].concat();
+        let der = wrapped(0x30, &[&*signed, algorithm, &wrapped(3, &bits)].concat());
+        let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &der);
+        let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+        Leaf { pem, key_pem, der: der.into() }
+    }
+
     pub(crate) fn client(&self, name: &str, organizations: &[&str]) -> Leaf {
         self.sign(&client(name, organizations))
     }
@@ -104,6 +129,29 @@ fn named(name: &str, organizations: &[&str]) -> CertificateParams {
         params.distinguished_name.push(kind, *organization);
     }
     params
+}
+
+/// Content of the first DER element, and what comes behind the element.
+fn element(der: &[u8]) -> (&[u8], &[u8]) {
+    let (header, length) = match der[1] {
+        short @ 0..0x80 => (2, usize::from(short)),
+        long => {
+            let size = usize::from(long - 0x80);
+            (2 + size, der[2..2 + size].iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
+        }
+    };
+    der[header..].split_at(length)
+}
+
+/// A DER element.
+fn wrapped(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).expect("small").to_be_bytes();
+    let length: &[u8] = match length {
+        [0, short @ 0..0x80] => &[short],
+        [0, long] => &[0x81, long],
+        [high, low] => &[0x82, high, low],
+    };
+    [&[tag], length, content].concat()
 }
 
 /// A folder for files of a test; gone at its end.

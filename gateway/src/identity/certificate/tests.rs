@@ -66,11 +66,61 @@ fn chains_that_nobody_vouches_for() {
     refused(CertificateDer::from(vec![0x30, 0]), "no certificate");
     assert!(bundle.vouches(&[], NOW).is_err());
     assert!(bundle.vouches(&[signed(&authority, |_| ())], -1).is_err());
-    // parity: kube-apiserver takes a CA's certificate for a client's.
-    refused(
-        signed(&authority, |params| params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained)),
-        "a CA",
-    );
+}
+
+fn is_ca(params: &mut CertificateParams) {
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+}
+
+#[test]
+fn a_ca_may_be_a_client_if_an_authority_signed_it_itself() {
+    let authority = Authority::new("clients");
+    let bundle = trust(&[&Authority::new("clients"), &authority]);
+    let vouched = |leaf: CertificateDer<'static>| bundle.vouches(&[leaf], NOW);
+    assert!(vouched(signed(&authority, is_ca)).is_ok());
+    assert!(vouched(authority.der.clone()).is_ok(), "in the bundle itself");
+    let refused = |change: fn(&mut CertificateParams)| {
+        let leaf = signed(&authority, |params| {
+            is_ca(params);
+            change(params);
+        });
+        assert!(vouched(leaf).is_err());
+    };
+    refused(|params| params.not_after = date_time_ymd(2020, 1, 1));
+    refused(|params| params.not_before = date_time_ymd(2030, 1, 1));
+    refused(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    refused(|params| {
+        let mut unknown = rcgen::CustomExtension::from_oid_content(&[1, 2, 3], vec![5, 0]);
+        unknown.set_criticality(true);
+        params.custom_extensions.push(unknown);
+    });
+    assert!(vouched(signed(&Authority::new("strangers"), is_ca)).is_err());
+    assert!(vouched(signed(&Authority::new("clients"), is_ca)).is_err(), "the same name, another key");
+    let middle = authority.intermediate("middle", |_| ());
+    assert!(vouched(signed(&middle, is_ca)).is_err(), "a longer path is not looked for");
+    let ended = Authority::with("clients", |params| params.not_after = date_time_ymd(2026, 1, 1));
+    let leaf = signed(&ended, is_ca);
+    assert!(trust(&[&ended]).vouches(&[leaf], NOW).is_err(), "its authority has ended");
+    let signs_nothing = Authority::with("clients", |params| {
+        params.key_usages = vec![rcgen::KeyUsagePurpose::DigitalSignature];
+    });
+    let leaf = signed(&signs_nothing, is_ca);
+    assert!(trust(&[&signs_nothing]).vouches(&[leaf], NOW).is_err());
+}
+
+#[test]
+fn version_1_certificates_are_read() {
+    let authority = Authority::new("clients");
+    let leaf = authority.version_1(&client("alice", &["dev"]));
+    let alice = user(&leaf.der).expect("well-formed").expect("a user");
+    assert_eq!((alice.name.as_str(), alice.groups), ("alice", vec!["dev".to_owned()]));
+    let window = trust(&[&authority]).vouches(std::slice::from_ref(&leaf.der), NOW).expect("vouched for");
+    assert!(window.holds(NOW));
+    let strangers = trust(&[&Authority::new("clients")]);
+    assert!(strangers.vouches(&[leaf.der], NOW).is_err());
+    let mut late = client("alice", &[]);
+    late.not_after = date_time_ymd(2020, 1, 1);
+    assert!(trust(&[&authority]).vouches(&[authority.version_1(&late).der], NOW).is_err());
 }
 
 #[test]
