@@ -72,22 +72,17 @@ fn exact_value<'a>(tokens: &mut Tokens<'a>) -> Result<&'a [u8], Malformed> {
     }
 }
 
-/// Values in parentheses, at least one; between commas, and beside a parenthesis, lies an empty one.
+/// Values in parentheses. Between commas, and beside a parenthesis, lies an empty one; so `()` holds one.
 fn value_list(tokens: &mut Tokens<'_>) -> Result<(), Malformed> {
-    if tokens.take() != Token::Open || tokens.peek() == Token::Close {
+    if tokens.take() != Token::Open {
         return Err(Malformed);
     }
-    loop {
+    while tokens.peek() != Token::Close {
         match tokens.take() {
             Token::Word(value) => {
                 ensure(is_label_value(value))?;
-                match tokens.peek() {
-                    Token::Comma => {}
-                    Token::Close => break,
-                    _ => return Err(Malformed),
-                }
+                ensure(matches!(tokens.peek(), Token::Comma | Token::Close))?;
             }
-            Token::Comma if tokens.peek() == Token::Close => break,
             Token::Comma => {}
             _ => return Err(Malformed),
         }
