@@ -140,8 +140,8 @@ impl<'a> Replay<'a> {
             .collect();
         let user = User { name: text(&event["user"], "name")?, groups: &groups };
         let target = target(&event["request"])?;
-        let info =
-            RequestInfo::parse(method(&event["request"])?, &target).map_err(|error| error.to_string())?;
+        let method = method(&event["request"])?;
+        let info = RequestInfo::parse(&method, &target).map_err(|error| error.to_string())?;
         let class = self.controller.classify(user, &info);
         compare("schema", &json!(self.controller.schema_name(class.schema)), &event["flow_schema"])?;
         compare("level", &json!(self.controller.level_name(class.level)), &event["priority_level"])?;
@@ -280,16 +280,14 @@ impl Replay<'_> {
 
 // === reading ===
 
-fn method(request: &Value) -> Result<&'static str, String> {
-    Ok(match text(request, "verb")?.to_ascii_lowercase().as_str() {
-        "get" | "list" | "watch" => "GET",
-        "create" | "post" => "POST",
-        "update" | "put" => "PUT",
-        "patch" => "PATCH",
-        "delete" | "deletecollection" => "DELETE",
-        "head" => "HEAD",
-        "options" => "OPTIONS",
-        other => return Err(format!("no method for the verb {other}")),
+fn method(request: &Value) -> Result<String, String> {
+    let verb = text(request, "verb")?;
+    Ok(match verb {
+        "get" | "list" | "watch" | "proxy" => "GET".to_owned(),
+        "create" => "POST".to_owned(),
+        "update" => "PUT".to_owned(),
+        "deletecollection" => "DELETE".to_owned(),
+        method => method.to_ascii_uppercase(),
     })
 }
 

@@ -173,10 +173,9 @@ impl Day {
                 self.controller.retry_after(self.now / 1_000_000_000, class.level);
             }
         }
-        if self.arrived.is_multiple_of(11) {
-            if let Some((level, ticket)) = self.waiting.pop_back() {
-                self.controller.cancel(Nanos(self.now), level, ticket, Reason::TimeOut);
-            }
+        let gives_up = if self.arrived.is_multiple_of(11) { self.waiting.pop_back() } else { None };
+        if let Some((level, ticket)) = gives_up {
+            self.controller.cancel(Nanos(self.now), level, ticket, Reason::TimeOut);
         }
         while self.executing.len() > 20 || self.waiting.len() > 100 {
             let Some((level, ticket)) = self.executing.pop_front() else { break };

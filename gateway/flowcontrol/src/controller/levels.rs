@@ -95,7 +95,8 @@ impl Levels {
         Some(self.in_order[place])
     }
 
-    /// Adds a level whose name is not there.
+    /// Adds a level whose name is not there. It shares the seats from the next
+    /// [`Levels::retire_idle`] on.
     pub(super) fn add(&mut self, entry: Entry) -> LevelId {
         let free = self.slots.iter().position(Option::is_none);
         let slot = free.unwrap_or_else(|| {
@@ -104,11 +105,11 @@ impl Levels {
         });
         let id = LevelId(u32::try_from(slot).expect("memory ends before four billion levels"));
         self.slots[slot] = Some(entry);
-        self.sort();
         id
     }
 
-    /// Takes away from sharing every quiescing level that is idle; `true` if there was one.
+    /// Takes away from sharing every quiescing level that is idle, `true` if there was one, and puts
+    /// the others in order.
     pub(super) fn retire_idle(&mut self) -> bool {
         let mut retired = false;
         for entry in self.slots.iter_mut().flatten() {
