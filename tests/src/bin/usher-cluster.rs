@@ -68,7 +68,9 @@ async fn main() -> ExitCode {
 }
 
 async fn up(options: Options) -> Outcome {
-    let cluster = Cluster::up(&options).await?;
+    let cluster = Cluster::up(&options).await.map_err(|why| {
+        format!("{why}\nwhat was started keeps running, to be looked at; `cargo xtask cluster down` ends it")
+    })?;
     println!("\nthe cluster runs; logs in {}", cluster.folder.join("logs").display());
     if cluster.with_usher {
         println!("through usher:  export KUBECONFIG={}", cluster.kubeconfig("admin").display());

@@ -81,6 +81,8 @@ pub(super) fn usher(cluster: &Cluster) -> Vec<String> {
         format!("--proxy-client-cert-file={}", shown(&proxy_certificate)),
         format!("--proxy-client-key-file={}", shown(&proxy_key)),
         format!("--flow-control-dir={}", shown(&cluster.flow_control())),
+        // Shorter than what `down` gives a program to end.
+        "--shutdown-grace-period=10s".into(),
     ];
     flags.extend(authentication(cluster));
     flags

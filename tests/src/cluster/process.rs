@@ -150,3 +150,6 @@ fn tail(folder: &Path, name: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
+
+#[cfg(test)]
+mod tests;
