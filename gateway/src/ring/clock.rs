@@ -1,0 +1,74 @@
+//! The clock: read once a turn, at most.
+//!
+//! A turn is one round of the ring over its ready tasks. All that happens in it happens at one instant: the
+//! core sees few different times, and reading the time costs nothing per request.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use usher_flowcontrol::units::Nanos;
+
+/// The time of this turn: nanoseconds since the Unix epoch as the wall clock told when the thread first asked,
+/// carried on by the monotonic clock. Never runs backwards.
+#[must_use]
+pub fn now() -> Nanos {
+    CLOCK.with(|clock| match clock.turn_now.get() {
+        Some(now) => now,
+        None => {
+            let now = clock.read();
+            clock.turn_now.set(Some(now));
+            now
+        }
+    })
+}
+
+/// Unix seconds of the wall clock, for the validity of certificates and tokens. It follows the clock when that
+/// is set.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the date")]
+pub fn wall() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// A new turn begins: the next [`now`] reads the clock.
+pub(super) fn turn() {
+    CLOCK.with(|clock| clock.turn_now.set(None));
+}
+
+/// The monotonic instant of a time told by [`now`]; an instant long past becomes the origin.
+pub(super) fn instant(at: Nanos) -> Instant {
+    CLOCK.with(|clock| {
+        let since = at.0.saturating_sub(clock.origin_unix.0).max(0);
+        let since = Duration::from_nanos(u64::try_from(since).unwrap_or(0)).min(FAR);
+        clock.origin + since
+    })
+}
+
+/// "For ever" for a timer: longer than any process lives, and far from overflowing an instant.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+struct Clock {
+    origin: Instant,
+    origin_unix: Nanos,
+    turn_now: Cell<Option<Nanos>>,
+}
+
+thread_local! {
+    static CLOCK: Clock = Clock::start();
+}
+
+impl Clock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the time")]
+    fn start() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let origin_unix = Nanos(i64::try_from(unix.as_nanos()).unwrap_or(0));
+        Self { origin: Instant::now(), origin_unix, turn_now: Cell::new(None) }
+    }
+
+    fn read(&self) -> Nanos {
+        let since = i64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        self.origin_unix + Nanos(since)
+    }
+}

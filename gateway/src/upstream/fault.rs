@@ -1,0 +1,102 @@
+//! What can go wrong on the way to an apiserver, and what the client hears of it.
+
+use std::fmt;
+use std::io;
+
+use http::StatusCode;
+
+/// What went wrong. Never the client's fault.
+#[derive(Debug)]
+pub enum Fault {
+    /// No server is configured.
+    NoServer,
+    /// No TLS configuration for an `https` server, or a host name that TLS cannot verify.
+    NoTls,
+    /// The request must be vouched for, and no front-proxy certificate is configured.
+    NoCertificate,
+    /// TCP: refused, unreachable, no such host.
+    Connect(io::Error),
+    /// TCP took too long.
+    ConnectTimeout,
+    /// TLS: not the certificate that `--upstream-ca-file` vouches for, or not TLS.
+    Handshake(io::Error),
+    /// TLS took too long.
+    HandshakeTimeout,
+    /// The connection ended before the request was sent.
+    Closed(hyper::Error),
+    /// The connection broke, or what came was not HTTP, after the request was sent.
+    Broken(hyper::Error),
+    /// No answer in time.
+    AnswerTimeout,
+}
+
+impl Fault {
+    /// Status of the answer to the client: 503 if the request never got anywhere, 502 if it may have, 504 if
+    /// no answer came in time.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::NoServer
+            | Self::NoTls
+            | Self::NoCertificate
+            | Self::Connect(_)
+            | Self::ConnectTimeout
+            | Self::Handshake(_)
+            | Self::HandshakeTimeout
+            | Self::Closed(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Broken(_) => StatusCode::BAD_GATEWAY,
+            Self::AnswerTimeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// The client's sentence: what happened and whether to try again, without our addresses.
+    #[must_use]
+    pub fn message(&self) -> &'static str {
+        match self {
+            Self::NoServer | Self::NoTls | Self::NoCertificate => {
+                "the gateway is not set up to forward this request to an apiserver"
+            }
+            Self::Connect(_) | Self::ConnectTimeout | Self::Closed(_) => {
+                "no apiserver could be reached; the request was not sent"
+            }
+            Self::Handshake(_) | Self::HandshakeTimeout => {
+                "no apiserver could be reached securely; the request was not sent"
+            }
+            Self::Broken(_) => "the connection to the apiserver broke before it answered",
+            Self::AnswerTimeout => "the apiserver did not answer in time",
+        }
+    }
+
+    /// Whether it says something about the server rather than about one connection.
+    pub(super) fn is_of_server(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::ConnectTimeout | Self::Handshake(_) | Self::HandshakeTimeout)
+    }
+
+    /// Whether another attempt may end differently.
+    pub(super) fn is_worth_another(&self) -> bool {
+        self.is_of_server() || matches!(self, Self::Closed(_))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoServer => formatter.write_str("no apiserver is configured: give --upstream"),
+            Self::NoTls => formatter.write_str(
+                "TLS towards the apiserver is not configured: give --upstream-ca-file, or --upstream-server-name",
+            ),
+            Self::NoCertificate => formatter.write_str(
+                "no front-proxy certificate: give --proxy-client-cert-file and --proxy-client-key-file",
+            ),
+            Self::Connect(error) => write!(formatter, "connect: {error}"),
+            Self::ConnectTimeout => formatter.write_str("connect: time-out"),
+            Self::Handshake(error) => write!(formatter, "TLS handshake: {error}"),
+            Self::HandshakeTimeout => formatter.write_str("TLS handshake: time-out"),
+            Self::Closed(error) => write!(formatter, "connection ended before the request: {error}"),
+            Self::Broken(error) => write!(formatter, "connection broke: {error}"),
+            Self::AnswerTimeout => formatter.write_str("no answer in time"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

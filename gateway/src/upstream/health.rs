@@ -1,0 +1,84 @@
+//! Which servers are well, and which connections have been unused for too long.
+
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt as _;
+use usher_flowcontrol::units::Nanos;
+
+use super::{Attempt, Kind, Pool, Presents, Settings, Upload, Upstream};
+use crate::ring;
+
+/// Asks one server again and again, for as long as somebody holds it.
+pub(super) async fn watch_over(upstream: Weak<Upstream>, pool: Weak<Pool>) {
+    loop {
+        let (Some(upstream), Some(pool)) = (upstream.upgrade(), pool.upgrade()) else { return };
+        let settings = upstream.settings.clone();
+        drop(upstream); // nothing is kept alive by being asked after
+        let well = ring::within(settings.health_timeout, is_well(&pool, &settings)).await.unwrap_or(false);
+        if pool.healthy.replace(well) != well {
+            tracing::warn!(server = %pool.server, well, "an apiserver's health changed");
+        }
+        drop(pool);
+        ring::sleep_until(later(settings.health_interval)).await;
+    }
+}
+
+/// `/readyz`, without a certificate. An apiserver that does not tell strangers (401, 403) is there and answers:
+/// that must do.
+async fn is_well(pool: &Rc<Pool>, settings: &Settings) -> bool {
+    let Ok(request) = Request::get("/readyz")
+        .header(header::USER_AGENT, "usher")
+        .header(header::HOST, pool.server.authority.as_str())
+        .body(Upload::empty())
+    else {
+        return false;
+    };
+    let mut fresh = false;
+    let mut request = request;
+    loop {
+        match pool.attempt(settings, Presents::Nothing, Kind::Short, request, fresh).await {
+            Attempt::Answered(response) => {
+                let status = response.status();
+                let read = response.into_body().collect().await.is_ok(); // so that the connection is kept
+                let silent = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
+                return read && (status.is_success() || silent);
+            }
+            Attempt::Unsent(unsent) if !fresh && !unsent.1.is_of_server() => {
+                request = unsent.0;
+                fresh = true;
+            }
+            Attempt::Unsent(_) | Attempt::Failed(_) => return false,
+        }
+    }
+}
+
+/// Closes what has been unused for too long, for as long as somebody holds the servers.
+pub(super) async fn sweep(upstream: Weak<Upstream>) {
+    loop {
+        let Some(upstream) = upstream.upgrade() else { return };
+        let interval = upstream.settings.idle_timeout / 2;
+        let stale = ring::now() - nanos(upstream.settings.idle_timeout);
+        for pool in &upstream.servers {
+            for idle in &pool.idle {
+                idle.borrow_mut().retain(|connection| connection.is_ready() && connection.since > stale);
+            }
+            for shared in &pool.shared {
+                shared.borrow_mut().retain(|connection| {
+                    !(connection.is_over() || connection.is_idle() && connection.idle_since.get() < stale)
+                });
+            }
+        }
+        drop(upstream);
+        ring::sleep_until(later(interval)).await;
+    }
+}
+
+fn later(interval: Duration) -> Nanos {
+    ring::now() + nanos(interval)
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}

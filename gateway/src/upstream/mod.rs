@@ -1,0 +1,299 @@
+//! The apiservers: which of them is well, connections to them, one request over one of those.
+//!
+//! A worker has its own [`Upstream`]; nothing is shared between threads. Short requests and upgrades go over
+//! HTTP/1.1, the connection used last first; watches share HTTP/2 connections, with another one when the
+//! streams of all are taken (multiplexing short requests costs more on both sides, see the study of data paths).
+//! Requests that usher vouches for and requests that speak for themselves never share a connection
+//! ([`Presents`]). A request goes to another server only if nothing of it was sent to the first.
+
+mod connect;
+mod download;
+mod fault;
+mod health;
+mod http1;
+mod http2;
+mod upload;
+
+pub use crate::tls::Presents;
+pub use connect::{BadServer, Server};
+pub use download::Download;
+pub use fault::Fault;
+pub use http1::Switched;
+pub use upload::{Upload, UploadFault};
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+
+use crate::ring;
+use crate::tls;
+
+/// What an [`Upstream`] is made of.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The apiservers, at least one.
+    pub servers: Vec<Server>,
+    /// TLS towards them; needed if one of them is `https`.
+    pub tls: Option<Arc<tls::Client>>,
+    /// TCP connect: another server is tried after that. 5 s is some three lost SYNs.
+    pub connect_timeout: Duration,
+    /// TLS handshake. A busy apiserver takes long; a dead one for ever.
+    pub handshake_timeout: Duration,
+    /// An unused connection is closed after that. Less than the 90 s after which kube-apiserver closes it, so
+    /// that requests do not meet a connection that is being closed.
+    pub idle_timeout: Duration,
+    /// Unused HTTP/1.1 connections kept for a server and identity. More than are ever needed at once cost
+    /// memory on both sides; fewer cost handshakes.
+    pub idle_connections_max: usize,
+    /// Streams of an HTTP/2 connection, if the server allows as many. kube-apiserver's own limit is 100.
+    pub streams_per_connection_max: usize,
+    /// How often each server's `/readyz` is asked.
+    pub health_interval: Duration,
+    /// How long `/readyz` may take.
+    pub health_timeout: Duration,
+}
+
+/// Which connections a request goes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An answer, soon: HTTP/1.1.
+    Short,
+    /// An answer that stays open: a stream of an HTTP/2 connection.
+    Watch,
+}
+
+/// All apiservers, as one worker sees them.
+#[derive(Debug)]
+pub struct Upstream {
+    settings: Settings,
+    servers: Vec<Rc<Pool>>,
+    /// Where the next round begins.
+    round: Cell<usize>,
+}
+
+/// One apiserver and the connections to it.
+#[derive(Debug)]
+struct Pool {
+    server: Server,
+    /// Whether it answered the last question. Believed until shown otherwise.
+    healthy: Cell<bool>,
+    /// It turned out not to speak HTTP/2.
+    http1_only: Cell<bool>,
+    idle: [RefCell<Vec<http1::Idle>>; 2],
+    shared: [RefCell<Vec<Rc<http2::Shared>>>; 2],
+}
+
+/// A request that was not sent, to be sent elsewhere; and why.
+type Unsent = Box<(Request<Upload>, Fault)>;
+
+/// What became of an attempt.
+enum Attempt {
+    Answered(Box<Response<Download>>),
+    /// Nothing of it was sent.
+    Unsent(Unsent),
+    /// Something may have been.
+    Failed(Fault),
+}
+
+/// Attempts beyond one a server: unused connections that turn out to be closed do not count as a server's
+/// failure, but they end too.
+const ATTEMPTS_EXTRA: usize = 2;
+
+// === impl Settings ===
+
+impl Settings {
+    /// The defaults, for these servers.
+    #[must_use]
+    pub fn new(servers: Vec<Server>, tls: Option<Arc<tls::Client>>) -> Self {
+        Self {
+            servers,
+            tls,
+            connect_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            idle_connections_max: 256,
+            streams_per_connection_max: 100,
+            health_interval: Duration::from_secs(5),
+            health_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    /// Starts watching over the servers, in the ring of this thread, for as long as it is held.
+    #[must_use]
+    pub fn start(settings: Settings) -> Rc<Self> {
+        let servers = settings.servers.iter().cloned().map(Pool::new).map(Rc::new).collect();
+        let upstream = Rc::new(Self { settings, servers, round: Cell::new(0) });
+        for pool in &upstream.servers {
+            ring::spawn(health::watch_over(Rc::downgrade(&upstream), Rc::downgrade(pool)));
+        }
+        ring::spawn(health::sweep(Rc::downgrade(&upstream)));
+        upstream
+    }
+
+    /// How many servers answered the last question.
+    #[must_use]
+    pub fn healthy(&self) -> usize {
+        self.servers.iter().filter(|pool| pool.healthy.get()).count()
+    }
+
+    /// Sends a request and returns the head of the answer. The connection is given back when the answer's body
+    /// has been read to its end; dropping it (or this future) earlier ends the work there.
+    ///
+    /// # Errors
+    /// [`Fault`]; none of them is the client's.
+    pub async fn send(
+        &self,
+        presents: Presents,
+        kind: Kind,
+        mut request: Request<Upload>,
+    ) -> Result<Response<Download>, Fault> {
+        let attempts_max = self.servers.len() + ATTEMPTS_EXTRA;
+        let mut last = Fault::NoServer;
+        for attempt in 0..attempts_max {
+            let Some(pool) = self.choose(attempt) else { break };
+            match pool.attempt(&self.settings, presents, kind, request, attempt > 0).await {
+                Attempt::Answered(response) => return Ok(*response),
+                Attempt::Failed(fault) => return Err(fault),
+                Attempt::Unsent(unsent) => {
+                    (request, last) = *unsent;
+                    if last.is_of_server() {
+                        pool.healthy.set(false); // until the next question is answered
+                    }
+                    let had_their_turn = attempt + 1 >= self.servers.len() && last.is_of_server();
+                    if had_their_turn || !last.is_worth_another() {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends a request that asks to switch protocols, over a connection of its own.
+    ///
+    /// # Errors
+    /// [`Fault`]; none of them is the client's.
+    pub async fn switch(&self, presents: Presents, request: Request<Upload>) -> Result<Switched, Fault> {
+        let mut last = Fault::NoServer;
+        for attempt in 0..self.servers.len() {
+            let Some(pool) = self.choose(attempt) else { break };
+            match connect::connect(&self.settings, &pool.server, presents, tls::Protocol::Http1).await {
+                Ok(wire) => return http1::switch(wire, request).await,
+                Err(fault) => {
+                    pool.healthy.set(false);
+                    last = fault;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// The next server in turn: a healthy one, or any if none is (the last check may be out of date, and
+    /// refusing everything is no better than trying).
+    fn choose(&self, attempt: usize) -> Option<Rc<Pool>> {
+        let count = self.servers.len();
+        if attempt == 0 {
+            self.round.set(self.round.get().wrapping_add(1));
+        }
+        let round = self.round.get();
+        let in_turn = |offset| self.servers.get((round.wrapping_add(offset)) % count.max(1));
+        let healthy = (0..count).filter_map(in_turn).find(|pool| pool.healthy.get());
+        healthy.or_else(|| in_turn(attempt)).cloned()
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    fn new(server: Server) -> Self {
+        Self {
+            server,
+            healthy: Cell::new(true),
+            http1_only: Cell::new(false),
+            idle: Default::default(),
+            shared: Default::default(),
+        }
+    }
+
+    /// One try, over a connection at hand (unless `fresh`) or a new one.
+    async fn attempt(
+        self: &Rc<Self>,
+        settings: &Settings,
+        presents: Presents,
+        kind: Kind,
+        request: Request<Upload>,
+        fresh: bool,
+    ) -> Attempt {
+        if kind == Kind::Watch && self.server.tls && !self.http1_only.get() {
+            match self.shared_connection(settings, presents, fresh).await {
+                Ok(Some(shared)) => return http2::send(&shared, &self.server, request).await,
+                Ok(None) => {} // HTTP/1.1 after all
+                Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
+            }
+        }
+        let idle = if fresh { None } else { self.take_idle(presents) };
+        let connection = match idle {
+            Some(connection) => connection,
+            None => match connect::connect(settings, &self.server, presents, tls::Protocol::Http1).await {
+                Ok(wire) => match http1::start(wire, self, presents, settings.idle_connections_max).await {
+                    Ok(connection) => connection,
+                    Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
+                },
+                Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
+            },
+        };
+        http1::send(connection, &self.server, request).await
+    }
+
+    /// The unused connection that was used last.
+    fn take_idle(&self, presents: Presents) -> Option<http1::Idle> {
+        let mut idle = self.idle[lane(presents)].borrow_mut();
+        while let Some(connection) = idle.pop() {
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// A connection with a stream to spare; `None` if this server has no HTTP/2.
+    async fn shared_connection(
+        self: &Rc<Self>,
+        settings: &Settings,
+        presents: Presents,
+        fresh: bool,
+    ) -> Result<Option<Rc<http2::Shared>>, Fault> {
+        let at_hand = self.shared[lane(presents)]
+            .borrow()
+            .iter()
+            .find(|shared| !fresh && shared.has_room(settings.streams_per_connection_max))
+            .cloned();
+        if at_hand.is_some() {
+            return Ok(at_hand);
+        }
+        let wire = connect::connect(settings, &self.server, presents, tls::Protocol::Http2).await?;
+        if wire.protocol() != Some(b"h2") {
+            self.http1_only.set(true);
+            return Ok(None);
+        }
+        http2::start(wire, self, presents, settings.streams_per_connection_max).await.map(Some)
+    }
+}
+
+/// Index of the connections of requests that go with, or without, the front-proxy certificate.
+fn lane(presents: Presents) -> usize {
+    match presents {
+        Presents::Nothing => 0,
+        Presents::FrontProxy => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests;

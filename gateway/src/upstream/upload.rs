@@ -1,0 +1,124 @@
+//! A request's body on its way up.
+
+use std::cell::Cell;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+/// A body as it comes. Pulled by the connection to the apiserver: back-pressure reaches the client, and of a
+/// request that waits nothing is read.
+#[derive(Debug)]
+pub struct Upload {
+    body: Option<Incoming>,
+    gate: Option<Arc<Gate>>,
+    /// Whether all of it has gone up; seen by the connection's lease.
+    done: Rc<Cell<bool>>,
+}
+
+/// A body failed on the client's side.
+#[derive(Debug)]
+pub struct UploadFault(hyper::Error);
+
+/// Holds a body back until the apiserver asks for it (`100 Continue`).
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    open: AtomicBool,
+    waker: AtomicWaker,
+}
+
+// === impl Upload ===
+
+impl Upload {
+    /// No body.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { body: None, gate: None, done: Rc::new(Cell::new(true)) }
+    }
+
+    /// A client's body.
+    #[must_use]
+    pub fn new(body: Incoming) -> Self {
+        let done = Rc::new(Cell::new(body.is_end_stream()));
+        Self { body: Some(body), gate: None, done }
+    }
+
+    /// Whether all of it has gone up.
+    pub(super) fn progress(&self) -> Rc<Cell<bool>> {
+        Rc::clone(&self.done)
+    }
+
+    /// Holds it back until the returned gate opens.
+    pub(super) fn hold(&mut self) -> Arc<Gate> {
+        Arc::clone(self.gate.get_or_insert_default())
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = UploadFault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadFault>>> {
+        if let Some(gate) = &self.gate {
+            ready!(gate.poll_open(cx));
+        }
+        let frame = match &mut self.body {
+            Some(body) => ready!(Pin::new(body).poll_frame(cx)),
+            None => None,
+        };
+        if frame.is_none() || self.is_end_stream() {
+            self.done.set(true);
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(UploadFault)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+// === impl Gate ===
+
+impl Gate {
+    /// Lets the body pass.
+    pub(super) fn open(&self) {
+        self.open.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.open.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        self.waker.register(cx.waker());
+        if self.open.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+// === impl UploadFault ===
+
+impl fmt::Display for UploadFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "the client's body failed: {}", self.0)
+    }
+}
+
+impl std::error::Error for UploadFault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
