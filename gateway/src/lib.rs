@@ -4,4 +4,8 @@ pub mod cli;
 pub mod config;
 pub mod identity;
 pub mod reload;
+pub mod ring;
 pub mod tls;
+pub mod upstream;
+pub mod wire;
+pub mod worker;

@@ -56,7 +56,7 @@ impl Reply {
 }
 
 /// How an answer that the upstream did not give is counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestLabels {
     /// Method in upper case, with `LIST` and `WATCH` told apart; `other` for methods of one's own.
     verb: String,

@@ -1,0 +1,223 @@
+//! What other threads may ask of a worker, and its main loop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration};
+use usher_flowcontrol::snapshot;
+use usher_flowcontrol::units::Nanos;
+
+use super::{Admit, Counters, Described, Settings, TurnedAway, Worker, listen};
+use crate::ring::{self, Full, Listener, Mailbox, Post};
+
+/// What a worker can be asked.
+#[derive(Debug)]
+pub enum Command {
+    /// From now on these objects are in force. They have been validated.
+    Configure(Arc<Objects>),
+    /// So many objects there are; the whole table, about once a minute.
+    Statistics(Vec<ObjectCount>),
+    /// How does everything stand? Answered between two turns.
+    Snapshot(oneshot::Sender<Box<Snapshot>>),
+    /// Stop: no new connections, watches end between two events, requests have `grace` to finish.
+    Drain {
+        /// After that, what is left is cut off.
+        grace: Duration,
+    },
+}
+
+/// Flow control's objects.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// Schemas.
+    pub schemas: Vec<FlowSchema>,
+    /// Levels.
+    pub levels: Vec<PriorityLevelConfiguration>,
+}
+
+/// How many objects a resource has, and of what size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectCount {
+    /// `RESOURCE.GROUP`, or `RESOURCE` alone in the core group: [`usher_flowcontrol::estimate::key`].
+    pub key: String,
+    /// Objects.
+    pub count: i64,
+    /// Bytes of one, on average; 0 if nobody knows.
+    pub average_size: i64,
+}
+
+/// A worker as it is at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Name of the worker.
+    pub worker: String,
+    /// What it has counted.
+    pub counters: Counters,
+    /// What was turned away, by kind.
+    pub turned_away: TurnedAway,
+    /// The core; `None` without flow control.
+    pub core: Option<snapshot::Snapshot>,
+    /// What the tags in `core` stand for.
+    pub requests: Vec<(u64, Described)>,
+    /// Apiservers that answered the last question.
+    pub upstreams_healthy: usize,
+    /// Apiservers.
+    pub upstreams: usize,
+    /// It is about to end.
+    pub draining: bool,
+}
+
+/// A worker that runs.
+#[derive(Debug)]
+pub struct Handle {
+    post: Post<Command>,
+    addresses: Vec<SocketAddr>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// Starts a worker in a thread of its own.
+///
+/// # Errors
+/// The operating system gives no thread.
+pub fn spawn(settings: Settings) -> io::Result<Handle> {
+    let addresses =
+        settings.listeners.iter().map(|listen| listen.socket.local_addr()).collect::<io::Result<_>>()?;
+    let (post, mailbox) = ring::mailbox();
+    let thread = std::thread::Builder::new().name(settings.name.clone()).spawn(move || {
+        if let Some(core) = settings.core
+            && !core_affinity::set_for_current(core)
+        {
+            tracing::warn!(worker = settings.name, core = core.id, "the kernel does not pin the worker");
+        }
+        ring::run(work(settings, mailbox))?
+    })?;
+    Ok(Handle { post, addresses, thread })
+}
+
+/// A worker's life.
+async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Result<()> {
+    let listeners = std::mem::take(&mut settings.listeners);
+    let worker = Rc::new(Worker::new(settings));
+    for listen in listeners {
+        let listener = Listener::new(listen.socket)?;
+        ring::spawn(listen::accept(Rc::clone(&worker), listener, listen.tls));
+    }
+    if let Admit::FlowControl(admission) = &worker.admit {
+        ring::spawn(Rc::clone(admission).keep_time());
+    }
+    let mut grace = None;
+    while grace.is_none() {
+        grace = match mailbox.next().await {
+            Some(command) => worker.obey(command),
+            None => Some(Duration::ZERO), // nobody can ask for anything any more
+        };
+    }
+    worker.drain.raise();
+    let until = ring::now() + nanos(grace.unwrap_or_default());
+    loop {
+        tokio::select! {
+            biased;
+            () = worker.emptied() => return Ok(()),
+            () = ring::sleep_until(until) => return Ok(()),
+            Some(command) = mailbox.next() => { worker.obey(command); }
+        }
+    }
+}
+
+impl Worker {
+    /// Does what is asked; `Some` if that is to end.
+    fn obey(&self, command: Command) -> Option<Duration> {
+        match command {
+            Command::Configure(objects) => {
+                if let Admit::FlowControl(admission) = &self.admit {
+                    admission.act(|controller| {
+                        controller.configure(ring::now(), &objects.schemas, &objects.levels);
+                    });
+                    admission.reschedule.notify_one();
+                }
+            }
+            Command::Statistics(table) => {
+                let mut statistics = self.statistics.borrow_mut();
+                for row in table {
+                    statistics.report(ring::now(), row.key.as_bytes(), row.count, row.average_size);
+                }
+                statistics.prune(ring::now());
+            }
+            Command::Snapshot(asker) => {
+                let _ = asker.send(Box::new(self.snapshot())); // who does not wait any more need not know
+            }
+            Command::Drain { grace } => return Some(grace),
+        }
+        None
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let (core, requests) = match &self.admit {
+            Admit::FlowControl(admission) => {
+                (Some(admission.controller.borrow().snapshot(ring::now())), admission.described())
+            }
+            Admit::InFlight(_) => (None, Vec::new()),
+        };
+        Snapshot {
+            worker: self.settings.name.clone(),
+            counters: self.counters.copy(),
+            turned_away: self.turned_away.borrow().clone(),
+            core,
+            requests,
+            upstreams_healthy: self.upstream.healthy(),
+            upstreams: self.settings.upstream.servers.len(),
+            draining: self.drain.is_raised(),
+        }
+    }
+
+    /// No connection is open.
+    async fn emptied(&self) {
+        while self.counters.connections_open.get() > 0 {
+            self.room.notified().await;
+        }
+    }
+}
+
+impl Handle {
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// A way to send it commands from anywhere.
+    #[must_use]
+    pub fn post(&self) -> Post<Command> {
+        self.post.clone()
+    }
+
+    /// Sends it a command.
+    ///
+    /// # Errors
+    /// It has ended, or is stuck.
+    pub fn send(&self, command: Command) -> Result<(), Full<Command>> {
+        self.post.send(command)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It could not set up its ring. A panic of the worker's main loop goes on here.
+    pub fn join(self) -> io::Result<()> {
+        let Self { post, thread, .. } = self;
+        drop(post);
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}

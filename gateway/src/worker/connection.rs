@@ -1,0 +1,346 @@
+//! One client's connection, from accept to its end: handshake, choice of protocol, requests, time-outs, drain.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http::Response;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{TlsAcceptor, TlsStream};
+use usher_flowcontrol::controller::FlowCache;
+
+use super::body::Body;
+use super::host::Hosted;
+use super::quiet::{Quiet, TooQuiet};
+use super::{Worker, request, upgrade};
+use crate::identity;
+use crate::ring::{self, Stream};
+use crate::tls;
+use crate::wire::Wire;
+
+/// A client, as long as its connection lasts.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) worker: Rc<Worker>,
+    pub(super) who: identity::Connection,
+    /// Flow hashes that it has needed before.
+    pub(super) flows: RefCell<FlowCache>,
+    /// The apiserver's side of a switched connection, until the 101 is written.
+    pub(super) switched: RefCell<Option<Wire>>,
+    /// Requests whose answer is not complete.
+    busy: Cell<usize>,
+    /// It has sent a request.
+    asked: Cell<bool>,
+}
+
+/// A request whose answer is not complete.
+#[derive(Debug)]
+pub(super) struct Busy(Rc<Client>);
+
+/// How far a request has come. Dropped before it is answered, its client has left.
+#[derive(Debug)]
+pub(super) struct Progress {
+    busy: Busy,
+    stage: Cell<Stage>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Arriving,
+    Waiting,
+    Executing,
+    Answered,
+}
+
+/// How an HTTP/2 connection begins; no HTTP/1 request does.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Body bytes taken ahead on all streams of a connection together, in streams' worth. Enough for the writes of a
+/// busy controller; a hundred would be 25 MB for every connection.
+const STREAMS_AHEAD: u32 = 16;
+/// A client that has said nothing for so long is asked whether it is there: one that vanished must not keep its
+/// watches.
+const PING_INTERVAL: Duration = Duration::from_secs(60);
+/// And is gone if it does not answer in that time.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// For what a closed connection's client has not read yet: closing with unread bytes of its own would
+/// make the kernel throw our last answer away.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Bytes of its own that a closed connection's client may still send.
+const CLOSE_BYTES: u64 = 256 * 1024;
+
+/// Serves a connection to its end.
+pub(super) async fn serve(
+    worker: Rc<Worker>,
+    stream: Stream,
+    peer: SocketAddr,
+    tls: Option<Arc<tls::Server>>,
+) {
+    let drain = worker.drain.lookout();
+    let begun = tokio::select! {
+        biased;
+        begun = begin(&worker, stream, tls.as_deref()) => begun,
+        () = drain.wait() => return, // nothing has been asked yet
+    };
+    let Some((wire, is_http2)) = begun else { return };
+    let who = worker.settings.authenticator.connection(peer, wire.peer_certificates(), ring::wall());
+    let client = Rc::new(Client {
+        worker,
+        who,
+        flows: RefCell::default(),
+        switched: RefCell::default(),
+        busy: Cell::new(0),
+        asked: Cell::new(false),
+    });
+    if is_http2 { serve_http2(&client, wire).await } else { serve_http1(&client, wire).await }
+}
+
+/// Bytes in the clear, and whether they are HTTP/2's.
+async fn begin(worker: &Worker, stream: Stream, tls: Option<&tls::Server>) -> Option<(Wire, bool)> {
+    let Some(tls) = tls else { return sniff(worker, Wire::plain(stream)).await };
+    let wire = handshake(worker, stream, tls).await?;
+    let is_http2 = wire.protocol() == Some(b"h2");
+    Some((wire, is_http2))
+}
+
+/// TLS, within its time, when it is its turn.
+async fn handshake(worker: &Worker, stream: Stream, tls: &tls::Server) -> Option<Wire> {
+    let limited = async {
+        let _turn = worker.handshakes.acquire().await;
+        TlsAcceptor::from(tls.current()).accept(stream).await
+    };
+    match ring::within(worker.settings.limits.handshake_timeout, limited).await {
+        Some(Ok(stream)) => Some(Wire::tls(TlsStream::Server(stream))),
+        Some(Err(error)) => {
+            worker.counters.handshakes_failed.add();
+            tracing::debug!(worker = worker.settings.name, %error, "a TLS handshake failed");
+            None
+        }
+        None => {
+            worker.counters.handshakes_timed_out.add();
+            None
+        }
+    }
+}
+
+/// Plain HTTP: whether it begins like HTTP/2.
+async fn sniff(worker: &Worker, mut wire: Wire) -> Option<(Wire, bool)> {
+    let mut read = BytesMut::with_capacity(PREFACE.len());
+    let reading = async {
+        while read.len() < PREFACE.len() && PREFACE.starts_with(&read) {
+            let missing = (PREFACE.len() - read.len()) as u64;
+            if (&mut wire).take(missing).read_buf(&mut read).await.ok()? == 0 {
+                return (!read.is_empty()).then_some(());
+            }
+        }
+        Some(())
+    };
+    match ring::within(worker.settings.limits.header_timeout, reading).await {
+        Some(read_something) => read_something?,
+        None => {
+            worker.counters.header_timeouts.add();
+            return None;
+        }
+    }
+    let is_http2 = read == PREFACE;
+    Some((wire.unread(read.freeze()), is_http2))
+}
+
+async fn serve_http1(client: &Rc<Client>, wire: Wire) {
+    let worker = &client.worker;
+    let limits = &worker.settings.limits;
+    let stream = wire.stream().clone();
+    let of_request = Rc::clone(client);
+    let service = service_fn(move |request| Box::pin(request::serve(Rc::clone(&of_request), request)));
+    let mut connection = http1::Builder::new()
+        .max_headers(limits.header_lines)
+        .max_header_size(limits.header_bytes)
+        .header_read_timeout(None) // ours tells idle from slow
+        .auto_date_header(false)
+        .title_case_headers(true) // as Go spells them
+        .serve_connection(TokioIo::new(wire), service);
+    let drain = worker.drain.lookout();
+    let (mut draining, mut quiet) = (false, Quiet::new(limits));
+    let polled = poll_fn(|cx| {
+        if !draining && drain.poll(cx).is_ready() {
+            draining = true;
+            Pin::new(&mut connection).graceful_shutdown();
+        }
+        if draining && !client.asked.get() {
+            return Poll::Ready(Ended::Drained); // hyper would wait for a first request
+        }
+        if let Poll::Ready(done) = connection.poll_without_shutdown(cx) {
+            return Poll::Ready(Ended::ByItself(done));
+        }
+        let busy = client.busy.get() > 0;
+        if busy && stream.poll_hangup(cx).is_ready() {
+            return Poll::Ready(Ended::HungUp);
+        }
+        quiet.poll(cx, busy, stream.received()).map(Ended::TooQuiet)
+    });
+    let overrun = Rc::clone(worker);
+    let ended = Hosted::new(polled, move || overrun.counters.timed_out_answering.add()).await;
+    match ended {
+        Some(Ended::ByItself(result)) => {
+            note(worker, result);
+            let parts = connection.into_parts();
+            let wire = parts.io.into_inner();
+            let switched = client.switched.take();
+            match switched {
+                Some(apiserver) => upgrade::relay(worker, wire.unread(parts.read_buf), apiserver).await,
+                None => close(wire).await,
+            }
+        }
+        Some(Ended::TooQuiet(why)) => why.count(worker),
+        Some(Ended::HungUp | Ended::Drained) | None => {}
+    }
+}
+
+async fn serve_http2(client: &Rc<Client>, wire: Wire) {
+    let worker = &client.worker;
+    let limits = &worker.settings.limits;
+    let stream = wire.stream().clone();
+    let of_request = Rc::clone(client);
+    let service = service_fn(move |request| request::serve(Rc::clone(&of_request), request));
+    let connection = http2::Builder::new(Streams(Rc::clone(worker)))
+        .timer(ring::Timer)
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(limits.body_bytes)
+        .initial_connection_window_size(limits.body_bytes.saturating_mul(STREAMS_AHEAD))
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(wire), service);
+    let mut connection = pin!(connection);
+    let drain = worker.drain.lookout();
+    let (mut draining, mut quiet) = (false, Quiet::new(limits));
+    let ended = poll_fn(|cx| {
+        if !draining && drain.poll(cx).is_ready() {
+            draining = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        if let Poll::Ready(done) = connection.as_mut().poll(cx) {
+            return Poll::Ready(Ended::ByItself(done));
+        }
+        let busy = client.busy.get() > 0;
+        if !draining && quiet.poll(cx, busy, stream.received()).is_ready() {
+            worker.counters.idle_timeouts.add();
+            draining = true; // GOAWAY, then the end
+            connection.as_mut().graceful_shutdown();
+        }
+        Poll::Pending
+    })
+    .await;
+    if let Ended::ByItself(result) = ended {
+        note(worker, result);
+    }
+}
+
+/// How a connection ended.
+enum Ended {
+    ByItself(hyper::Result<()>),
+    HungUp,
+    Drained,
+    TooQuiet(TooQuiet),
+}
+
+fn note(worker: &Worker, result: hyper::Result<()>) {
+    let Err(error) = result else { return };
+    if error.is_parse() || error.is_parse_too_large() {
+        worker.counters.connections_broken.add();
+    }
+    tracing::debug!(worker = worker.settings.name, %error, "a connection ended early");
+}
+
+/// Closes so that the client gets to read what was written last.
+async fn close(mut wire: Wire) {
+    let closing = async {
+        if wire.shutdown().await.is_ok() {
+            let mut rest = wire.take(CLOSE_BYTES);
+            let mut ignored = [0; 4096];
+            while rest.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+        }
+    };
+    ring::within(CLOSE_TIMEOUT, closing).await;
+}
+
+/// Starts the tasks of HTTP/2 streams.
+#[derive(Clone, Debug)]
+struct Streams(Rc<Worker>);
+
+impl<F: Future + 'static> hyper::rt::Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let worker = Rc::clone(&self.0);
+        let hosted = Hosted::new(stream, move || worker.counters.timed_out_answering.add());
+        ring::spawn(async move {
+            hosted.await;
+        });
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A request has arrived.
+    pub(super) fn begin(self: &Rc<Self>) -> Progress {
+        self.worker.counters.requests.add();
+        self.asked.set(true);
+        Progress { busy: self.busy(), stage: Cell::new(Stage::Arriving) }
+    }
+
+    /// Counts as a request whose answer is not complete.
+    pub(super) fn busy(self: &Rc<Self>) -> Busy {
+        self.busy.set(self.busy.get() + 1);
+        Busy(Rc::clone(self))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
+    }
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// It waits for its seats, or is about to.
+    pub(super) fn waits(&self) {
+        self.stage.set(Stage::Waiting);
+    }
+
+    /// It is on its way to an apiserver.
+    pub(super) fn executes(&self) {
+        self.stage.set(Stage::Executing);
+    }
+
+    /// It is answered.
+    pub(super) fn answered(self, response: Response<Body>) -> Response<Body> {
+        self.stage.set(Stage::Answered);
+        response
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        let counters = &self.busy.0.worker.counters;
+        if std::thread::panicking() {
+            counters.panics.add();
+            return;
+        }
+        match self.stage.get() {
+            Stage::Waiting => counters.cancelled_waiting.add(),
+            Stage::Arriving | Stage::Executing => counters.clients_gone.add(),
+            Stage::Answered => {}
+        }
+    }
+}

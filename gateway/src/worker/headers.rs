@@ -1,0 +1,128 @@
+//! Headers that are of one connection only, and the shape of a request's target.
+//!
+//! What belongs to a connection (RFC 9110, section 7.6.1) is not relayed; neither `Via` nor `Date` is added.
+//! The client's `Host` is kept: kube-apiserver does not look at it, what stands behind it may.
+
+use http::header::{
+    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::Authority;
+use http::{Method, Version, request};
+
+/// Header lines that are of one connection, besides those that `Connection` names.
+const OF_CONNECTION: [HeaderName; 7] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// What a client asks its connection for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Protocols to switch to.
+    pub(super) upgrade: Option<HeaderValue>,
+}
+
+/// Why a request is refused before anything else: the sentence for the client.
+pub(super) type Malformed = &'static str;
+
+/// Checks what names the server, leaves exactly one `Host`, and the target in origin form.
+///
+/// A target in absolute form, an `:authority` and a `Host` must name the same server: two parties that read
+/// different ones see different requests.
+pub(super) fn origin_form(parts: &mut request::Parts) -> Result<(), Malformed> {
+    if parts.method == Method::CONNECT {
+        return Err("CONNECT is not offered here");
+    }
+    let mut hosts = parts.headers.get_all(HOST).iter();
+    let host = hosts.next().cloned();
+    if hosts.next().is_some() {
+        return Err("too many Host headers");
+    }
+    if let Some(host) = &host {
+        if !host.is_empty() && !is_authority(host.as_bytes()) {
+            return Err("malformed Host header");
+        }
+    } else if parts.version == Version::HTTP_11 {
+        return Err("missing required Host header");
+    }
+    if let Some(authority) = parts.uri.authority() {
+        if authority.as_str().contains('@') {
+            return Err("a user in the request target");
+        }
+        let named = authority.as_str().as_bytes();
+        if host.as_ref().is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(named)) {
+            return Err("request target and Host name different servers");
+        }
+        let named = HeaderValue::from_bytes(named).map_err(|_| "malformed authority")?;
+        parts.headers.insert(HOST, named);
+    }
+    let origin = parts.uri.path_and_query().cloned().ok_or("a request target without a path")?;
+    parts.uri = origin.into();
+    Ok(())
+}
+
+fn is_authority(bytes: &[u8]) -> bool {
+    Authority::try_from(bytes).is_ok_and(|authority| !authority.as_str().contains('@'))
+}
+
+/// Takes away what is of the client's connection.
+pub(super) fn strip_request(headers: &mut HeaderMap, version: Version) -> Asked {
+    let mut asked = Asked::default();
+    if version == Version::HTTP_11 && names(headers, "upgrade") {
+        asked.upgrade = headers.get(UPGRADE).cloned();
+    }
+    let trailers = headers.get_all(TE).iter().any(|value| {
+        value.to_str().is_ok_and(|te| te.split(',').any(|one| one.trim().eq_ignore_ascii_case("trailers")))
+    });
+    strip(headers);
+    headers.remove(TE);
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    asked
+}
+
+/// Takes away what is of the apiserver's connection.
+pub(super) fn strip_response(headers: &mut HeaderMap) {
+    strip(headers);
+}
+
+fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .filter_map(|name| name.trim().parse().ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in &OF_CONNECTION {
+        headers.remove(name);
+    }
+}
+
+/// Whether `Connection` has that option.
+fn names(headers: &HeaderMap, option: &str) -> bool {
+    headers.get_all(CONNECTION).iter().any(|value| {
+        value.to_str().is_ok_and(|value| value.split(',').any(|one| one.trim().eq_ignore_ascii_case(option)))
+    })
+}
+
+/// Asks the apiserver's connection for what the client asked of its own.
+pub(super) fn ask_upgrade(headers: &mut HeaderMap, protocols: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, protocols);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+use super::*;
+use http::Request;
+
+fn shaped(request: http::request::Builder) -> Result<(String, Option<String>), Malformed> {
+    let (mut parts, ()) = request.body(()).unwrap().into_parts();
+    origin_form(&mut parts)?;
+    let host = parts.headers.get(HOST).map(|host| host.to_str().unwrap().to_owned());
+    Ok((parts.uri.to_string(), host))
+}
+
+#[test]
+fn targets_become_origin_form_with_one_host() {
+    let host = |host: &str| Some(host.to_owned());
+    let get = |target: &str| Request::get(target);
+    assert_eq!(shaped(get("/a?b").header(HOST, "h")), Ok(("/a?b".into(), host("h"))));
+    assert_eq!(shaped(get("http://H:1/a").header(HOST, "h:1")), Ok(("/a".into(), host("H:1"))));
+    assert_eq!(shaped(get("https://h/a").version(Version::HTTP_2)), Ok(("/a".into(), host("h"))));
+    assert_eq!(shaped(get("/a").version(Version::HTTP_10)), Ok(("/a".into(), None)));
+    assert!(shaped(get("/a")).is_err(), "no Host");
+    assert!(shaped(get("/a").header(HOST, "h").header(HOST, "h")).is_err(), "two");
+    assert!(shaped(get("/a").header(HOST, "a b")).is_err(), "no authority");
+    assert!(shaped(get("/a").header(HOST, "u@h")).is_err(), "with a user");
+    assert!(shaped(get("http://a/").header(HOST, "b")).is_err(), "two servers");
+    assert!(shaped(get("https://a/").version(Version::HTTP_2).header(HOST, "b")).is_err(), "two servers");
+}
+
+#[test]
+fn what_is_of_the_connection_goes() {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        ("connection", "keep-alive, X-Named"),
+        ("connection", "Upgrade"),
+        ("x-named", "1"),
+        ("keep-alive", "timeout=1"),
+        ("transfer-encoding", "chunked"),
+        ("te", "gzip, trailers"),
+        ("upgrade", "websocket"),
+        ("proxy-authorization", "secret"),
+        ("audit-id", "kept"),
+    ] {
+        headers.append(name, HeaderValue::from_static(value));
+    }
+    let asked = strip_request(&mut headers, Version::HTTP_11);
+    assert_eq!(asked.upgrade, Some(HeaderValue::from_static("websocket")));
+    assert_eq!(headers.len(), 2);
+    assert_eq!(
+        (&headers["te"], &headers["audit-id"]),
+        (&"trailers".parse().unwrap(), &"kept".parse().unwrap())
+    );
+}
+
+#[test]
+fn an_upgrade_that_the_connection_does_not_name_is_none() {
+    let mut headers = HeaderMap::new();
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    assert!(strip_request(&mut headers, Version::HTTP_11).upgrade.is_none());
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    assert!(strip_request(&mut headers.clone(), Version::HTTP_10).upgrade.is_none());
+}

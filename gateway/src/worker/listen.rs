@@ -1,0 +1,95 @@
+//! Accepting connections: as many as there is room for, and on when descriptors run out.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use usher_flowcontrol::units::Nanos;
+
+use super::{Worker, connection};
+use crate::ring::{self, Listener};
+use crate::tls;
+
+/// After accepting failed for want of descriptors or memory. Long enough for some connection to end, short enough
+/// for nobody to notice.
+const PAUSE: Nanos = Nanos::from_millis(100);
+
+/// Accepts until the worker drains; then the socket is closed.
+pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<Arc<tls::Server>>) {
+    let drain = worker.drain.lookout();
+    let mut starved = false;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = drain.wait() => return,
+            accepted = accept_if_room(&worker, &listener) => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                starved = false;
+                let open = Open::new(&worker);
+                let serving = connection::serve(Rc::clone(&worker), stream, peer, tls.clone());
+                ring::spawn(async move {
+                    serving.await;
+                    drop(open);
+                });
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                worker.counters.accept_failed.add();
+                if !std::mem::replace(&mut starved, true) {
+                    let worker = &worker.settings.name;
+                    tracing::warn!(worker, %error, "cannot accept connections: raise the limit of open files");
+                }
+                ring::sleep_until(ring::now() + PAUSE).await;
+            }
+        }
+    }
+}
+
+/// With too many connections, waits until one ends.
+async fn accept_if_room(
+    worker: &Worker,
+    listener: &Listener,
+) -> io::Result<(ring::Stream, std::net::SocketAddr)> {
+    let is_full = || worker.counters.connections_open.get() >= worker.settings.limits.connections as u64;
+    if is_full() {
+        worker.counters.connections_refused_full.add();
+        while is_full() {
+            worker.room.notified().await;
+        }
+    }
+    listener.accept().await
+}
+
+/// Errors of a connection that ended before it was accepted (`accept(2)`); the next one may be well.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::HostUnreachable
+    ) || matches!(error.raw_os_error(), Some(libc::EPROTO | libc::ENOPROTOOPT | libc::EPERM))
+}
+
+/// An open connection, counted.
+struct Open(Rc<Worker>);
+
+impl Open {
+    fn new(worker: &Rc<Worker>) -> Self {
+        worker.counters.connections_accepted.add();
+        worker.counters.connections_open.add();
+        Self(Rc::clone(worker))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.counters.connections_open.remove();
+        self.0.room.notify_waiters();
+    }
+}

@@ -1,0 +1,106 @@
+//! A worker: one thread, one ring, one core of decisions, and all that happens between a client's bytes and an
+//! apiserver's.
+//!
+//! Threads talk to it by [`Command`]s; it shares nothing else. Rooms: [`listen`] and [`connection`] bring requests,
+//! [`request`] takes one through its steps, [`entrance`] and [`admission`] ask the core, [`body`], [`watch`] and
+//! [`upgrade`] are about what comes back, [`host`] ends what overruns.
+//!
+//! Seats come back whatever happens: they are values with destructors ([`admission`]), owned by the future that
+//! awaits the answer and then by the answer's body.
+
+mod admission;
+mod body;
+mod command;
+mod connection;
+mod counters;
+mod entrance;
+mod flag;
+mod headers;
+mod host;
+mod inflight;
+mod listen;
+mod quiet;
+mod reply;
+mod request;
+mod settings;
+mod turned_away;
+mod uids;
+mod upgrade;
+mod watch;
+
+pub use admission::Described;
+pub use command::{Command, Handle, ObjectCount, Objects, Snapshot, spawn};
+pub use counters::Counters;
+pub use settings::{AdmissionSettings, Limits, Listen, Settings};
+pub use turned_away::TurnedAway;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tokio::sync::{Notify, Semaphore};
+use usher_flowcontrol::estimate::Statistics;
+use usher_flowcontrol::units::Nanos;
+use usher_flowcontrol::watches::Watches;
+
+use crate::upstream::Upstream;
+use admission::Admission;
+use counters::Counting;
+use flag::Flag;
+use inflight::InFlight;
+
+/// What the tasks of a worker have in common.
+#[derive(Debug)]
+struct Worker {
+    settings: Settings,
+    admit: Admit,
+    upstream: Rc<Upstream>,
+    counters: Counting,
+    turned_away: RefCell<TurnedAway>,
+    /// Watches that run, for the cost of writes.
+    watches: RefCell<Watches>,
+    /// Objects that there are, for the cost of lists.
+    statistics: RefCell<Statistics>,
+    /// TLS handshakes take turns.
+    handshakes: Semaphore,
+    /// A connection has ended.
+    room: Notify,
+    /// The end is near.
+    drain: Rc<Flag>,
+}
+
+/// Who decides.
+#[derive(Debug)]
+enum Admit {
+    FlowControl(Rc<Admission>),
+    InFlight(InFlight),
+}
+
+impl Worker {
+    fn new(settings: Settings) -> Self {
+        let admit = match settings.admission {
+            AdmissionSettings::FlowControl { server_limit } => {
+                Admit::FlowControl(Rc::new(Admission::new(server_limit)))
+            }
+            AdmissionSettings::InFlight { reading_max, writing_max } => {
+                Admit::InFlight(InFlight::new(reading_max, writing_max))
+            }
+        };
+        Self {
+            admit,
+            upstream: Upstream::start(settings.upstream.clone()),
+            counters: Counting::default(),
+            turned_away: RefCell::default(),
+            watches: RefCell::default(),
+            statistics: RefCell::default(),
+            handshakes: Semaphore::new(settings.limits.handshakes),
+            room: Notify::new(),
+            drain: Rc::default(),
+            settings,
+        }
+    }
+
+    /// The time of a request that is not long-running.
+    fn request_timeout(&self) -> Nanos {
+        Nanos(i64::try_from(self.settings.request_timeout.as_nanos()).unwrap_or(i64::MAX))
+    }
+}

@@ -1,0 +1,231 @@
+//! One request, from its head to the head of its answer.
+//!
+//! Steps, in kube-apiserver's order: well-formed? attributes, deadline, who is asking, where it belongs, what it
+//! costs, seats; then the apiserver. What is refused on the way is answered here, in kube-apiserver's words.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use http::{Method, Request, Response, Uri, request};
+use hyper::body::Incoming;
+use usher_flowcontrol::request_info::{RequestInfo, TargetError};
+use usher_flowcontrol::units::Nanos;
+use usher_flowcontrol::wait_limit::Execution;
+
+use super::Worker;
+use super::body::{Body, Held, Pass, Registered, Watch};
+use super::connection::Client;
+use super::entrance::{self, Admitted};
+use super::headers::{self, Asked};
+use super::host::Host;
+use super::reply::{self, Failure};
+use super::upgrade;
+use super::watch::{Beginning, Framing};
+use crate::identity::{Caller, Handover};
+use crate::ring;
+use crate::upstream::{Download, Fault, Kind, Presents, Switched, Upload};
+
+/// A request that is well-formed and whose caller is known.
+pub(super) struct Known<'a> {
+    pub(super) client: &'a Rc<Client>,
+    pub(super) method: &'a Method,
+    pub(super) target: &'a Uri,
+    pub(super) info: RequestInfo<'a>,
+    pub(super) caller: Caller,
+    pub(super) received: Nanos,
+    pub(super) execution: Execution,
+    pub(super) asked: Asked,
+}
+
+/// How a request ends before it gets to an apiserver.
+pub(super) type Refusal = Box<Response<Body>>;
+
+/// Answers a request. Being dropped means that the client has left: then everything held is given back.
+pub(super) async fn serve(
+    client: Rc<Client>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let progress = client.begin();
+    let (mut parts, body) = request.into_parts();
+    if let Err(sentence) = headers::origin_form(&mut parts) {
+        client.worker.counters.refused_malformed.add();
+        return Ok(progress.answered(reply::malformed(sentence)));
+    }
+    let (method, target) = (parts.method.clone(), parts.uri.clone());
+    let known = match get_to_know(&client, &method, &target, &mut parts) {
+        Ok(known) => known,
+        Err(refusal) => return Ok(progress.answered(*refusal)),
+    };
+    progress.waits();
+    let admitted = match entrance::admit(&known, &parts.headers).await {
+        Ok(admitted) => admitted,
+        Err(refusal) => return Ok(progress.answered(*refusal)),
+    };
+    progress.executes();
+    let upload = Upload::new(body);
+    let response = execute(&known, admitted, parts, upload).await;
+    Ok(progress.answered(response))
+}
+
+/// Attributes, deadline, caller; and the headers as the apiserver shall see them.
+fn get_to_know<'a>(
+    client: &'a Rc<Client>,
+    method: &'a Method,
+    target: &'a Uri,
+    parts: &mut request::Parts,
+) -> Result<Known<'a>, Refusal> {
+    let worker = &client.worker;
+    let received = ring::now();
+    let line = target.path_and_query().map_or("/", |target| target.as_str());
+    let info = RequestInfo::parse(method.as_str(), line).map_err(|error| {
+        if error == TargetError::Malformed {
+            worker.counters.refused_malformed.add();
+            return Box::new(reply::malformed("malformed request target"));
+        }
+        worker.counters.refused_without_attributes.add();
+        Box::new(reply::plain(error.status(), &error.message(line)))
+    })?;
+    let execution = Execution::of(&info, received, worker.request_timeout()).map_err(|error| {
+        worker.counters.refused_timeout_value.add();
+        let sentence = format!("invalid timeout specified in the request URL - {error}");
+        Box::new(Failure::bad_request(sentence).respond(&parts.headers))
+    })?;
+    // First what is of the connection: a client must not have removed what is added below.
+    let asked = headers::strip_request(&mut parts.headers, parts.version);
+    let authenticator = &worker.settings.authenticator;
+    let caller = authenticator.request(&client.who, &parts.headers, ring::wall());
+    if caller.handover == Handover::Unauthorized {
+        worker.counters.refused_unauthorized.add();
+        return Err(Box::new(Failure::unauthorized().respond(&parts.headers)));
+    }
+    let forged = authenticator.rewrite(&client.who, &caller, &mut parts.headers);
+    worker.counters.forged_identity_lines.add_many(forged as u64);
+    Ok(Known { client, method, target, info, caller, received, execution, asked })
+}
+
+/// Sends an admitted request on and returns the head of its answer, the body to follow.
+async fn execute(
+    known: &Known<'_>,
+    admitted: Admitted,
+    mut parts: request::Parts,
+    upload: Upload,
+) -> Response<Body> {
+    let worker = &known.client.worker;
+    worker.counters.executed.add();
+    let accept = parts.headers.get(http::header::ACCEPT).cloned();
+    let Admitted { pass, uids } = admitted;
+    let is_watch = known.info.verb() == "watch";
+    let mut held = Held::default();
+    held.pass = pass;
+    held.busy = Some(known.client.busy());
+    if is_watch {
+        let seat = match held.pass.take() {
+            Some(Pass::Seat(seat)) => Some(seat),
+            _ => None, // without flow control watches are not counted
+        };
+        let beginning = Beginning::new(&known.info, seat);
+        beginning.bound(worker);
+        held.watch = Some(Watch::new(worker, beginning, Registered::new(worker, &known.info)));
+    }
+    let deadline =
+        known.execution.deadline.or_else(|| is_watch.then(|| ring::now() + worker.request_timeout()));
+    let answer = send(known, &mut parts, upload);
+    let answer = match deadline {
+        None => answer.await,
+        Some(deadline) => tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = ring::sleep_until(deadline) => Err(Missing::TimeIsUp),
+        },
+    };
+    let mut response = match answer {
+        Ok(Answer::Plain(response)) => relay(known, *response, held),
+        Ok(Answer::Switched(response)) => *response,
+        Err(missing) => missing.answer(worker, accept),
+    };
+    if let Some(uids) = uids {
+        uids.put_on(response.headers_mut());
+    }
+    response
+}
+
+/// An apiserver's answer.
+enum Answer {
+    Plain(Box<Response<Download>>),
+    /// 101, to be followed by the bytes of another protocol.
+    Switched(Box<Response<Body>>),
+}
+
+/// Why there is none.
+enum Missing {
+    TimeIsUp,
+    Fault(Fault),
+}
+
+async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> Result<Answer, Missing> {
+    let upstream = &known.client.worker.upstream;
+    let presents = match known.caller.handover {
+        Handover::FrontProxy => Presents::FrontProxy,
+        Handover::Token | Handover::Anonymous | Handover::Unauthorized => Presents::Nothing,
+    };
+    let mut request = Request::new(upload);
+    *request.method_mut() = known.method.clone();
+    *request.uri_mut() = known.target.clone();
+    *request.headers_mut() = std::mem::take(&mut parts.headers);
+    let Some(protocols) = &known.asked.upgrade else {
+        let kind = if known.info.verb() == "watch" { Kind::Watch } else { Kind::Short };
+        let response = upstream.send(presents, kind, request).await.map_err(Missing::Fault)?;
+        return Ok(Answer::Plain(Box::new(response)));
+    };
+    headers::ask_upgrade(request.headers_mut(), protocols.clone());
+    match upstream.switch(presents, request).await.map_err(Missing::Fault)? {
+        Switched::No(response) => Ok(Answer::Plain(response)),
+        Switched::Yes { head, wire } => {
+            Ok(Answer::Switched(Box::new(upgrade::begin(known.client, *head, wire))))
+        }
+    }
+}
+
+/// The apiserver's answer becomes ours.
+fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Response<Body> {
+    let worker = &known.client.worker;
+    let (mut head, download) = response.into_parts();
+    headers::strip_response(&mut head.headers);
+    head.extensions.clear();
+    if let Some(watch) = &mut held.watch {
+        watch.framing = Framing::of(&head.headers);
+        watch.beginning.answered(worker);
+    }
+    if let Some(deadline) = known.execution.deadline {
+        let host = Host::current();
+        host.end_at(Some(deadline));
+        held.host = Some(host);
+    }
+    Response::from_parts(head, Body::relayed(download, held, worker))
+}
+
+impl Missing {
+    /// What the client hears, and what the log does.
+    fn answer(self, worker: &Worker, accept: Option<http::HeaderValue>) -> Response<Body> {
+        let counters = &worker.counters;
+        let fault = match self {
+            Self::TimeIsUp => {
+                counters.timed_out_executing.add();
+                return reply::timed_out();
+            }
+            Self::Fault(fault) => fault,
+        };
+        let status = fault.status();
+        match status.as_u16() {
+            503 => counters.upstream_unavailable.add(),
+            504 => counters.upstream_timed_out.add(),
+            _ => counters.upstream_broken.add(),
+        }
+        tracing::debug!(worker = worker.settings.name, %fault, "no answer from an apiserver");
+        let mut asked = http::HeaderMap::new();
+        if let Some(accept) = accept {
+            asked.insert(http::header::ACCEPT, accept);
+        }
+        Failure::of_upstream(status, fault.message()).respond(&asked)
+    }
+}

@@ -1,0 +1,136 @@
+//! What a worker is told when it starts.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use usher_flowcontrol::units::Seats;
+
+use crate::identity::Authenticator;
+use crate::tls;
+use crate::upstream;
+
+/// Everything a worker starts with. What may change later comes as a [`super::Command`].
+#[derive(Debug)]
+pub struct Settings {
+    /// Name of the thread, and of the worker in the log.
+    pub name: String,
+    /// The core to stay on; `None`: wherever the kernel likes.
+    pub core: Option<core_affinity::CoreId>,
+    /// Where clients come in: see [`crate::ring::bind`].
+    pub listeners: Vec<Listen>,
+    /// Who is asking.
+    pub authenticator: Arc<Authenticator>,
+    /// The apiservers.
+    pub upstream: upstream::Settings,
+    /// Who is admitted.
+    pub admission: AdmissionSettings,
+    /// What clients may take up.
+    pub limits: Limits,
+    /// `--request-timeout`: the time of a request that is not long-running.
+    pub request_timeout: Duration,
+    /// How long a watch must be silent after its head to count as initialised, where it did not ask for the
+    /// bookmark that says so. The events that a watch begins with come in one burst from memory.
+    pub watch_quiet: Duration,
+    /// A watch is taken as initialised after that, whatever it does.
+    pub watch_initialised_max: Duration,
+    /// Whether the apiserver answers lists of the newest state out of its cache (etcd 3.4.31, 3.5.13 and
+    /// later): lists are cheaper then.
+    pub consistent_reads: bool,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listen {
+    /// Bound and listening.
+    pub socket: TcpListener,
+    /// TLS; `None`: plain HTTP.
+    pub tls: Option<Arc<tls::Server>>,
+}
+
+/// Who is admitted.
+#[derive(Clone, Copy, Debug)]
+pub enum AdmissionSettings {
+    /// API Priority and Fairness.
+    FlowControl {
+        /// `--max-requests-inflight` and `--max-mutating-requests-inflight` together.
+        server_limit: Seats,
+    },
+    /// `--enable-priority-and-fairness=false`: two limits, 0 for none.
+    InFlight {
+        /// `--max-requests-inflight`.
+        reading_max: usize,
+        /// `--max-mutating-requests-inflight`.
+        writing_max: usize,
+    },
+}
+
+/// What clients may take up of one worker. Every limit has a default with a reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections. With more, nobody is accepted until one ends: the kernel's backlog waits. A cluster of
+    /// 5 000 nodes has some 15 000 (kubelet, proxy, agents), shared by the workers.
+    pub connections: usize,
+    /// TLS handshakes at once. One costs about a millisecond of a core; a storm of them must leave the worker
+    /// some turns for the requests.
+    pub handshakes: usize,
+    /// From accept to the end of the handshake.
+    pub handshake_timeout: Duration,
+    /// From a connection's beginning, or a request's first byte, to the end of its header. kube-apiserver: 32 s.
+    pub header_timeout: Duration,
+    /// A connection without requests. kube-apiserver: 90 s.
+    pub idle_timeout: Duration,
+    /// Bytes of a request's header. kube-apiserver's (Go's) default.
+    pub header_bytes: usize,
+    /// Header lines of a request. Groups of a front proxy are a line each.
+    pub header_lines: usize,
+    /// Requests at once on an HTTP/2 connection. kube-apiserver's default.
+    pub streams: u32,
+    /// Bytes of a request's body that are taken before anybody asks for them. kube-apiserver: 256 KiB.
+    pub body_bytes: u32,
+    /// Requests that wait for seats, over all levels. The levels have their own limits; this one is for the
+    /// memory of a worker whose configuration is careless.
+    pub waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 16_384,
+            handshakes: 64,
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(32),
+            idle_timeout: Duration::from_secs(90),
+            header_bytes: 1 << 20,
+            header_lines: 256,
+            streams: 100,
+            body_bytes: 256 * 1024,
+            waiting: 20_000,
+        }
+    }
+}
+
+impl Settings {
+    /// The defaults around what has none.
+    #[must_use]
+    pub fn new(
+        listeners: Vec<Listen>,
+        authenticator: Arc<Authenticator>,
+        upstream: upstream::Settings,
+        admission: AdmissionSettings,
+    ) -> Self {
+        Self {
+            name: "worker-0".to_owned(),
+            core: None,
+            listeners,
+            authenticator,
+            upstream,
+            admission,
+            limits: Limits::default(),
+            request_timeout: Duration::from_secs(60),
+            watch_quiet: Duration::from_millis(50),
+            watch_initialised_max: Duration::from_secs(10),
+            consistent_reads: true,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! A worker from outside: real sockets on loopback, an apiserver that the test plays itself.
+//!
+//! Every test ends with [`World::done`]: no seat is occupied, nobody waits.
+
+mod admission;
+mod drain;
+mod failures;
+mod relay;
+mod stub;
+mod upgrade;
+mod world;
