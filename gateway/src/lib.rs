@@ -2,7 +2,9 @@
 
 pub mod cli;
 pub mod config;
+pub mod coordinator;
 pub mod identity;
+pub mod observe;
 pub mod reload;
 pub mod ring;
 pub mod tls;

@@ -4,6 +4,7 @@
 
 pub mod check;
 pub mod explain;
+mod serve;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -54,17 +55,13 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
     };
     match task {
         Ok(Task::Serve(_)) => match options::read(&program, "serve", &arguments, &environment) {
-            Ok(options) => serve(&options),
+            Ok(options) => serve::run(&options),
             Err(error) => refuse(&error),
         },
         Ok(Task::Check(args)) => check::run(&args),
         Ok(Task::Explain(explain)) => explain::run(&explain),
         Err(error) => refuse(&OptionsError::CommandLine(error)),
     }
-}
-
-fn serve(_options: &Options) -> ExitCode {
-    failed("this build checks its options only; serving follows")
 }
 
 /// Says what is wrong with the options; `--help` and `--version` come here too, and are no fault.

@@ -12,6 +12,7 @@ mod fault;
 mod health;
 mod http1;
 mod http2;
+mod look;
 mod upload;
 
 pub use crate::tls::Presents;
@@ -19,6 +20,7 @@ pub use connect::{BadServer, Server};
 pub use download::Download;
 pub use fault::Fault;
 pub use http1::Switched;
+pub use look::Look;
 pub use upload::{Upload, UploadFault};
 
 use std::cell::{Cell, RefCell};

@@ -14,6 +14,7 @@ use usher_flowcontrol::units::Nanos;
 
 use super::{Admit, Counters, Described, Settings, TurnedAway, Worker, listen};
 use crate::ring::{self, Full, Listener, Mailbox, Post};
+use crate::upstream;
 
 /// What a worker can be asked.
 #[derive(Debug)]
@@ -64,10 +65,8 @@ pub struct Snapshot {
     pub core: Option<snapshot::Snapshot>,
     /// What the tags in `core` stand for.
     pub requests: Vec<(u64, Described)>,
-    /// Apiservers that answered the last question.
-    pub upstreams_healthy: usize,
-    /// Apiservers.
-    pub upstreams: usize,
+    /// The apiservers.
+    pub upstreams: Vec<upstream::Look>,
     /// It is about to end.
     pub draining: bool,
 }
@@ -169,8 +168,7 @@ impl Worker {
             turned_away: self.turned_away.borrow().clone(),
             core,
             requests,
-            upstreams_healthy: self.upstream.healthy(),
-            upstreams: self.settings.upstream.servers.len(),
+            upstreams: self.upstream.look(),
             draining: self.drain.is_raised(),
         }
     }

@@ -19,6 +19,17 @@ macro_rules! counters {
         }
 
         impl Counters {
+            /// Every number another one, to see where each goes.
+            #[cfg(test)]
+            pub(crate) fn numbered() -> Self {
+                let mut next = 0;
+                let mut number = || {
+                    next += 1;
+                    next
+                };
+                Self { $($name: number(),)+ }
+            }
+
             /// Every number with its name.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)+].into_iter()

@@ -118,7 +118,8 @@ pub(crate) fn flow_control(flow_control: &FlowControl) -> Vec<String> {
 fn limits(limits: &Limits, faults: &mut Vec<String>) {
     let counts = [
         ("max-connections", limits.max_connections),
-        ("http2-max-streams-per-connection", limits.http2_max_streams_per_connection),
+        ("http2-max-streams-per-connection", limits.http2_max_streams_per_connection as usize),
+        ("max-header-lines", limits.max_header_lines),
         ("max-handshakes", limits.max_handshakes),
         ("max-waiting-requests", limits.max_waiting_requests),
     ];
@@ -127,7 +128,7 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
     }
     for (flag, bytes) in [
         ("max-header-bytes", limits.max_header_bytes),
-        ("max-body-buffer-bytes", limits.max_body_buffer_bytes),
+        ("max-body-buffer-bytes", limits.max_body_buffer_bytes as usize),
     ] {
         if bytes < BYTES_MIN {
             faults.push(format!("--{flag} must be at least {BYTES_MIN}"));
@@ -137,7 +138,6 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
         ("handshake-timeout", limits.handshake_timeout),
         ("header-timeout", limits.header_timeout),
         ("idle-timeout", limits.idle_timeout),
-        ("write-stall-timeout", limits.write_stall_timeout),
     ];
     for (flag, _) in times.iter().filter(|(_, time)| time.is_zero()) {
         faults.push(format!("--{flag} must be more than 0"));
@@ -145,4 +145,4 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
 }
 
 /// hyper's smallest read buffer: below it not even a plain request fits.
-const BYTES_MIN: u32 = 8 << 10;
+const BYTES_MIN: usize = 8 << 10;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::limits;
-use super::values::{Io, LogFormat, TlsVersion, UpstreamUrl, boolean, duration, io, limit, log_level};
+use super::values::{Io, LogFormat, boolean, duration, io, limit, log_level};
+use crate::upstream::Server;
+use crate::worker;
 
 /// Everything `usher serve` is told.
 #[derive(Args, Clone, Debug)]
@@ -54,9 +55,6 @@ pub struct Serving {
     /// Private key of the serving certificate, PEM
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
-    /// Oldest TLS version that clients may speak
-    #[arg(long, value_name = "VERSION", value_enum, default_value_t = TlsVersion::Tls12)]
-    pub tls_min_version: TlsVersion,
     /// Listen for plain HTTP too, on this port (0: a free one)
     #[arg(long, value_name = "PORT")]
     pub insecure_port: Option<u16>,
@@ -122,7 +120,7 @@ pub struct Authentication {
 pub struct Upstream {
     /// A kube-apiserver, https://HOST:PORT; repeatable
     #[arg(long, value_name = "URL")]
-    pub upstream: Vec<UpstreamUrl>,
+    pub upstream: Vec<Server>,
     /// CA bundle that vouches for the apiservers
     #[arg(long, value_name = "FILE")]
     pub upstream_ca_file: Option<PathBuf>,
@@ -138,9 +136,20 @@ pub struct Upstream {
     /// How long a connection to an apiserver may take to be made, TLS included
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub upstream_connect_timeout: Duration,
-    /// Group in which usher reads the apiserver's /metrics for the sizes of lists
-    #[arg(long, value_name = "GROUP", default_value = "system:monitoring")]
-    pub statistics_group: String,
+    /// The apiserver answers lists of the newest state from its cache (etcd 3.4.31, 3.5.13 or newer): such lists
+    /// need fewer seats
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub upstream_consistent_reads: bool,
+    /// Groups in which usher, as user system:usher, asks the apiserver for the keys of tokens and for the number
+    /// of objects; these two may do so by default
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "system:serviceaccounts,system:monitoring"
+    )]
+    pub upstream_groups: Vec<String>,
 }
 
 /// Who gets seats.
@@ -169,29 +178,35 @@ pub struct FlowControl {
         default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
     pub flow_control_suggested: bool,
     /// How long at most a watch holds its seat for its initial events
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub watch_init_timeout: Duration,
+    /// How long a watch that did not ask for a bookmark is silent before its initial events are over
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = duration)]
+    pub watch_quiet_period: Duration,
 }
 
-/// What protects usher itself. Each default gives its reason in [`limits`].
+/// What protects usher itself. Defaults, and the reasons for them: [`worker::Limits`].
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
     /// Clients' connections at a time
-    #[arg(long, value_name = "N", default_value_t = limits::CONNECTIONS)]
-    pub max_connections: u32,
+    #[arg(long, value_name = "N", default_value_t = worker::Limits::default().connections)]
+    pub max_connections: usize,
     /// Requests at a time on one HTTP/2 connection
-    #[arg(long, value_name = "N", default_value_t = limits::STREAMS)]
+    #[arg(long, value_name = "N", default_value_t = worker::Limits::default().streams)]
     pub http2_max_streams_per_connection: u32,
     /// Bytes of a request's headers
-    #[arg(long, value_name = "BYTES", default_value_t = limits::HEADER_BYTES)]
-    pub max_header_bytes: u32,
+    #[arg(long, value_name = "BYTES", default_value_t = worker::Limits::default().header_bytes)]
+    pub max_header_bytes: usize,
+    /// Header lines of a request
+    #[arg(long, value_name = "N", default_value_t = worker::Limits::default().header_lines)]
+    pub max_header_lines: usize,
     /// Bytes of a body read ahead while its request waits or its reader is slow
-    #[arg(long, value_name = "BYTES", default_value_t = limits::BODY_BUFFER_BYTES)]
+    #[arg(long, value_name = "BYTES", default_value_t = worker::Limits::default().body_bytes)]
     pub max_body_buffer_bytes: u32,
     /// TLS handshakes in progress at a time
-    #[arg(long, value_name = "N", default_value_t = limits::HANDSHAKES)]
-    pub max_handshakes: u32,
+    #[arg(long, value_name = "N", default_value_t = worker::Limits::default().handshakes)]
+    pub max_handshakes: usize,
     /// How long a TLS handshake may take
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub handshake_timeout: Duration,
@@ -201,12 +216,9 @@ pub struct Limits {
     /// How long a connection may be idle
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = duration)]
     pub idle_timeout: Duration,
-    /// How long a client may take none of its response before it is given up, with its seats
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
-    pub write_stall_timeout: Duration,
     /// Requests that wait at a time, over all levels
-    #[arg(long, value_name = "N", default_value_t = limits::WAITING_REQUESTS)]
-    pub max_waiting_requests: u32,
+    #[arg(long, value_name = "N", default_value_t = worker::Limits::default().waiting)]
+    pub max_waiting_requests: usize,
 }
 
 /// What operators see.

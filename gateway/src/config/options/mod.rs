@@ -4,7 +4,6 @@
 //! file as `request-timeout:`. What comes out of [`read`] needs no second look.
 
 pub mod flags;
-pub mod limits;
 pub mod values;
 
 mod check;

@@ -1,21 +1,8 @@
 //! How the text of a flag becomes a value. Each reader says what it wanted when it refuses.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use usher_flowcontrol::wait_limit::parse_duration;
-
-/// Where an apiserver listens: `https://HOST:PORT`, or `http://HOST:PORT` where nothing is at stake.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UpstreamUrl {
-    /// TLS, or plain text.
-    pub tls: bool,
-    /// DNS name or IP address; IPv6 without brackets.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-}
 
 /// What the worker asks the operating system with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,18 +10,6 @@ pub enum Io {
     /// tokio's current-thread runtime.
     #[default]
     Epoll,
-}
-
-/// Oldest TLS version to accept, by Go's names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum TlsVersion {
-    /// TLS 1.2.
-    #[default]
-    #[value(name = "VersionTLS12")]
-    Tls12,
-    /// TLS 1.3.
-    #[value(name = "VersionTLS13")]
-    Tls13,
 }
 
 /// How log lines are written.
@@ -109,54 +84,14 @@ pub fn log_level(text: &str) -> Result<String, String> {
     if sound { Ok(text.to_owned()) } else { Err(wanted.to_owned()) }
 }
 
-// === impl UpstreamUrl ===
-
-impl FromStr for UpstreamUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = || "wanted https://HOST:PORT".to_owned();
-        let uri: http::Uri = text.parse().map_err(|_| wanted())?;
-        let tls = match uri.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            _ => return Err(wanted()),
-        };
-        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err("an upstream has no path: give https://HOST:PORT".into());
-        }
-        let authority = uri.authority().ok_or_else(wanted)?;
-        if authority.as_str().contains('@') {
-            return Err(
-                "an upstream has no user: usher shows its certificate (--proxy-client-cert-file)".into()
-            );
-        }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        if host.is_empty() {
-            return Err(wanted());
-        }
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        Ok(Self { tls, host, port })
-    }
-}
-
-impl fmt::Display for UpstreamUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.tls { "https" } else { "http" };
-        if self.host.contains(':') {
-            write!(formatter, "{scheme}://[{}]:{}", self.host, self.port)
-        } else {
-            write!(formatter, "{scheme}://{}:{}", self.host, self.port)
-        }
-    }
-}
-
 // === impl Io ===
 
-impl fmt::Display for Io {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Io {
+    /// As the flag spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Epoll => formatter.write_str("epoll"),
+            Self::Epoll => "epoll",
         }
     }
 }

@@ -1,0 +1,213 @@
+//! From options to what each room is started with.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use usher_flowcontrol::units::Seats;
+
+use crate::config::objects::{Followed, Source};
+use crate::config::options::{Limits, Options};
+use crate::coordinator::{self, Configuration};
+use crate::identity::{self, Authenticator, FrontProxyOptions};
+use crate::reload::Reload;
+use crate::ring::{self, Post};
+use crate::worker::{self, AdmissionSettings, Command, Listen};
+use crate::{tls, upstream};
+
+/// What is made of the files.
+pub(super) struct Rooms {
+    pub(super) authenticator: Arc<Authenticator>,
+    pub(super) objects: Arc<Followed>,
+    pub(super) configuration: Configuration,
+    server: Option<Arc<tls::Server>>,
+    client: Option<Arc<tls::Client>>,
+}
+
+impl Rooms {
+    /// Reads every file. The first that is no good ends it, by name.
+    pub(super) fn furnish(options: &Options) -> Result<Self, String> {
+        let authenticator =
+            Authenticator::new(&identity_options(options)).map_err(|fault| fault.to_string())?;
+        let source = Source {
+            folder: options.flow_control.flow_control_dir.clone(),
+            suggested: options.flow_control.flow_control_suggested,
+        };
+        let configuration = Configuration::default();
+        let tell = configuration.clone();
+        let objects = Followed::new(source, move |change| {
+            if let Ok(objects) = change {
+                tell.put_in_force(objects);
+            }
+        });
+        let objects = objects.map_err(|refusal| format!("--flow-control-dir is no good:\n{refusal}"))?;
+        Ok(Self {
+            authenticator: Arc::new(authenticator),
+            objects: Arc::new(objects),
+            configuration,
+            server: server(options)?,
+            client: client(options)?,
+        })
+    }
+
+    /// Everything that follows files.
+    pub(super) fn files(&self) -> Vec<Arc<dyn Reload>> {
+        let mut files = self.authenticator.reloads();
+        files.extend(self.server.as_ref().map(|server| server.reload()));
+        files.extend(self.client.as_ref().map(|client| client.reload()));
+        files.push(Arc::clone(&self.objects) as Arc<dyn Reload>);
+        files
+    }
+
+    pub(super) fn worker_settings(&self, options: &Options) -> Result<worker::Settings, String> {
+        let flow_control = &options.flow_control;
+        let (reading, writing) =
+            (flow_control.max_requests_inflight, flow_control.max_mutating_requests_inflight);
+        let admission = if flow_control.enable_priority_and_fairness {
+            AdmissionSettings::FlowControl { server_limit: Seats(u64::from(reading) + u64::from(writing)) }
+        } else {
+            AdmissionSettings::InFlight { reading_max: reading as usize, writing_max: writing as usize }
+        };
+        let mut upstream = upstream::Settings::new(options.upstream.upstream.clone(), self.client.clone());
+        upstream.connect_timeout = options.upstream.upstream_connect_timeout;
+        upstream.handshake_timeout = options.upstream.upstream_connect_timeout;
+        let listeners = self.listeners(options)?;
+        Ok(worker::Settings {
+            limits: limits(&options.limits),
+            request_timeout: flow_control.request_timeout,
+            watch_quiet: flow_control.watch_quiet_period,
+            watch_initialised_max: flow_control.watch_init_timeout,
+            consistent_reads: options.upstream.upstream_consistent_reads,
+            ..worker::Settings::new(listeners, Arc::clone(&self.authenticator), upstream, admission)
+        })
+    }
+
+    fn listeners(&self, options: &Options) -> Result<Vec<Listen>, String> {
+        let serving = &options.serving;
+        let mut listeners = Vec::new();
+        if let Some(tls) = &self.server {
+            let flags = ["--bind-address", "--secure-port"];
+            listeners.push(listen(serving.bind_address, serving.secure_port, Some(Arc::clone(tls)), flags)?);
+        }
+        if let Some(port) = serving.insecure_port {
+            let flags = ["--insecure-bind-address", "--insecure-port"];
+            listeners.push(listen(serving.insecure_bind_address, port, None, flags)?);
+        }
+        Ok(listeners)
+    }
+
+    pub(super) fn coordinator_settings(
+        &self,
+        options: &Options,
+        post: Post<Command>,
+    ) -> coordinator::Settings {
+        let fetch_keys = options.authentication.service_account_key_file.is_empty()
+            && !options.authentication.service_account_issuer.is_empty();
+        coordinator::Settings {
+            upstreams: options.upstream.upstream.clone(),
+            tls: self.client.clone(),
+            front_proxy: options.upstream.proxy_client_cert_file.is_some(),
+            groups: options.upstream.upstream_groups.clone(),
+            keys_for: fetch_keys.then(|| Arc::clone(&self.authenticator)),
+            statistics_for: options.flow_control.enable_priority_and_fairness.then_some(post),
+        }
+    }
+
+    /// What works, but perhaps not as meant.
+    pub(super) fn warn(&self, options: &Options) {
+        let authentication = &options.authentication;
+        let vouches =
+            authentication.client_ca_file.is_some() || authentication.requestheader_client_ca_file.is_some();
+        if vouches && options.upstream.proxy_client_cert_file.is_none() {
+            tracing::warn!(
+                "the apiserver cannot be told who users with certificates are: \
+                 give --proxy-client-cert-file and --proxy-client-key-file (kubeadm: front-proxy-client)"
+            );
+        }
+        if authentication.service_account_issuer.is_empty() {
+            tracing::warn!(
+                "service accounts are not known here and share the flows of the unauthenticated: \
+                 give kube-apiserver's --service-account-issuer"
+            );
+        }
+        for warning in &self.objects.current().warnings {
+            tracing::warn!(%warning, "flow-control objects");
+        }
+    }
+}
+
+fn identity_options(options: &Options) -> identity::Options {
+    let given = &options.authentication;
+    identity::Options {
+        client_ca_file: given.client_ca_file.clone(),
+        front_proxy: FrontProxyOptions {
+            client_ca_file: given.requestheader_client_ca_file.clone(),
+            allowed_names: given.requestheader_allowed_names.clone(),
+            username_headers: given.requestheader_username_headers.clone(),
+            uid_headers: given.requestheader_uid_headers.clone(),
+            group_headers: given.requestheader_group_headers.clone(),
+            extra_headers_prefixes: given.requestheader_extra_headers_prefix.clone(),
+        },
+        token_auth_file: given.token_auth_file.clone(),
+        service_account_key_files: given.service_account_key_file.clone(),
+        service_account_issuers: given.service_account_issuer.clone(),
+        api_audiences: given.api_audiences.clone(),
+        anonymous_auth: given.anonymous_auth,
+    }
+}
+
+/// TLS towards clients, if there is a certificate.
+fn server(options: &Options) -> Result<Option<Arc<tls::Server>>, String> {
+    let (Some(certificate), Some(private_key)) =
+        (&options.serving.tls_cert_file, &options.serving.tls_private_key_file)
+    else {
+        return Ok(None);
+    };
+    let files = tls::ServerFiles {
+        certificate: certificate.clone(),
+        private_key: private_key.clone(),
+        client_ca: options.authentication.client_ca_file.clone(),
+        requestheader_client_ca: options.authentication.requestheader_client_ca_file.clone(),
+    };
+    tls::Server::new(files).map(|server| Some(Arc::new(server))).map_err(|fault| fault.to_string())
+}
+
+/// TLS towards the apiservers, if one has it.
+fn client(options: &Options) -> Result<Option<Arc<tls::Client>>, String> {
+    let given = &options.upstream;
+    let Some(ca) = given.upstream_ca_file.clone().filter(|_| given.upstream.iter().any(|server| server.tls))
+    else {
+        return Ok(None);
+    };
+    let proxy_client = given.proxy_client_cert_file.clone().zip(given.proxy_client_key_file.clone());
+    let files = tls::ClientFiles { ca, proxy_client, server_name: given.upstream_server_name.clone() };
+    tls::Client::new(files).map(|client| Some(Arc::new(client))).map_err(|fault| fault.to_string())
+}
+
+fn listen(
+    address: IpAddr,
+    port: u16,
+    tls: Option<Arc<tls::Server>>,
+    [address_flag, port_flag]: [&str; 2],
+) -> Result<Listen, String> {
+    let socket = ring::bind(SocketAddr::new(address, port), false).map_err(|error| {
+        format!(
+            "{address_flag}={address} {port_flag}={port}: {error}; give another, port 0 chooses a free one"
+        )
+    })?;
+    Ok(Listen { socket, tls })
+}
+
+pub(super) fn limits(limits: &Limits) -> worker::Limits {
+    worker::Limits {
+        connections: limits.max_connections,
+        handshakes: limits.max_handshakes,
+        handshake_timeout: limits.handshake_timeout,
+        header_timeout: limits.header_timeout,
+        idle_timeout: limits.idle_timeout,
+        header_bytes: limits.max_header_bytes,
+        header_lines: limits.max_header_lines,
+        streams: limits.http2_max_streams_per_connection,
+        body_bytes: limits.max_body_buffer_bytes,
+        waiting: limits.max_waiting_requests,
+    }
+}

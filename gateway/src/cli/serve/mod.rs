@@ -1,0 +1,131 @@
+//! `usher serve`: puts the rooms together, says what was chosen, and waits for the end.
+//!
+//! Everything that can be refused is looked at before the first thread starts. The admin port opens last, so
+//! whoever is told that usher is ready finds a worker that has its configuration.
+
+mod assembly;
+mod descriptors;
+mod signals;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::config::objects::FOLDER_POLL;
+use crate::config::options::Options;
+use crate::coordinator;
+use crate::observe::{self, OneWorker, Process, logging};
+use crate::reload::Watch;
+use crate::worker;
+use assembly::Rooms;
+use signals::Ending;
+
+/// Serves until a signal says stop.
+pub(super) fn run(options: &Options) -> ExitCode {
+    let observation = &options.observation;
+    let flush = match logging::start(observation.log_format, &observation.log_level) {
+        Ok(flush) => flush,
+        Err(problem) => return super::failed(&problem),
+    };
+    let code = match start(options) {
+        Ok(running) => match running.until_the_end() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => failed(&problem),
+        },
+        Err(problem) => failed(&problem),
+    };
+    drop(flush);
+    code
+}
+
+/// The last line of the log.
+fn failed(problem: &str) -> ExitCode {
+    tracing::error!("{problem}");
+    ExitCode::from(super::FAILED)
+}
+
+/// All threads are at work.
+struct Running {
+    worker: worker::Handle,
+    /// Follows the files; told of SIGHUP.
+    watch: Watch,
+    grace: std::time::Duration,
+}
+
+/// Looks at everything, then starts everything. Errors name the flag or the file, and what to do.
+fn start(options: &Options) -> Result<Running, String> {
+    descriptors::raise(options.limits.max_connections);
+    let rooms = Rooms::furnish(options)?;
+    let admin = observe::server::bind(options.observation.admin_bind_address)?;
+    let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
+    let process = Process {
+        io: options.observation.io.name(),
+        files: rooms.files(),
+        authenticator: Arc::clone(&rooms.authenticator),
+    };
+
+    let thread = |error: std::io::Error| {
+        format!("a thread cannot be started: {error}; look at the limits on processes")
+    };
+    let worker = worker::spawn(rooms.worker_settings(options)?).map_err(thread)?;
+    rooms.configuration.connect(worker.post());
+    rooms.configuration.put_in_force(&rooms.objects.current());
+    let watch = Watch::start(process.files.clone(), FOLDER_POLL).map_err(thread)?;
+    coordinator::start(rooms.coordinator_settings(options, worker.post())).map_err(thread)?;
+    observe::server::start(admin, OneWorker(worker.post()), process).map_err(thread)?;
+    announce(options, &rooms, worker.addresses(), admin_address);
+    Ok(Running { worker, watch, grace: options.serving.shutdown_grace_period })
+}
+
+/// What was chosen, in lines for people whose fields programs can read.
+fn announce(
+    options: &Options,
+    rooms: &Rooms,
+    addresses: &[std::net::SocketAddr],
+    admin: std::net::SocketAddr,
+) {
+    let mut addresses = addresses.iter().map(ToString::to_string);
+    let secure = options.serving.tls_cert_file.as_ref().and_then(|_| addresses.next());
+    let insecure = addresses.next();
+    tracing::info!(secure, insecure, admin = %admin, io = options.observation.io.name(), "listening");
+    for upstream in &options.upstream.upstream {
+        let certificate = options.upstream.proxy_client_cert_file.as_deref();
+        let certificate = certificate.map(|path| path.display().to_string());
+        tracing::info!(server = %upstream, certificate, "upstream");
+    }
+    let flow_control = &options.flow_control;
+    if flow_control.enable_priority_and_fairness {
+        let objects = rooms.objects.current();
+        tracing::info!(
+            seats = flow_control.max_requests_inflight + flow_control.max_mutating_requests_inflight,
+            levels = objects.levels.len(),
+            schemas = objects.schemas.len(),
+            folder = flow_control.flow_control_dir.as_deref().map(|folder| folder.display().to_string()),
+            suggested = flow_control.flow_control_suggested,
+            "priority and fairness"
+        );
+    } else {
+        tracing::info!(
+            reading = flow_control.max_requests_inflight,
+            writing = flow_control.max_mutating_requests_inflight,
+            "priority and fairness is off; limits on requests in flight hold (0: none)"
+        );
+    }
+    rooms.warn(options);
+}
+
+impl Running {
+    /// Until a signal says stop and the worker has drained, or the worker ends by itself.
+    fn until_the_end(self) -> Result<(), String> {
+        let Self { worker, watch, grace } = self;
+        let ending = signals::wait(worker, &watch, grace).map_err(|error| format!("signals: {error}"))?;
+        match ending {
+            Ending::Drained => {
+                tracing::info!("drained");
+                Ok(())
+            }
+            Ending::CutShort => Err("ended before everything was drained: a second signal came".into()),
+            Ending::ByItself(Ok(())) => Err("the worker has ended by itself".into()),
+            Ending::ByItself(Err(error)) => Err(format!("the worker has ended: {error}")),
+        }
+    }
+}

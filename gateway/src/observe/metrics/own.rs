@@ -1,0 +1,220 @@
+//! Usher's own metrics, under `usher_`: one table, read by [`families`] and held complete by its test.
+
+use std::collections::BTreeMap;
+
+use usher_flowcontrol::meters::{Child, Description, Family, Kind, Stability, Value};
+
+use crate::observe::{Process, View};
+use crate::worker::Counters;
+
+/// A metric made of numbers of the workers.
+struct Counted {
+    description: Description,
+    /// Values of the labels, and the number.
+    children: &'static [(&'static [&'static str], fn(&Counters) -> u64)],
+}
+
+const fn describe(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Description {
+    Description {
+        name,
+        help,
+        kind,
+        labels,
+        const_labels: &[],
+        buckets: &[],
+        stability: Stability::Alpha,
+        deprecated: None,
+    }
+}
+
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    children: &'static [(&'static [&'static str], fn(&Counters) -> u64)],
+) -> Counted {
+    Counted { description: describe(name, Kind::Counter, labels, help), children }
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    children: &'static [(&'static [&'static str], fn(&Counters) -> u64)],
+) -> Counted {
+    Counted { description: describe(name, Kind::Gauge, &[], help), children }
+}
+
+/// What workers count.
+static COUNTED: &[Counted] = &[
+    counter("usher_connections_total", &[], "Connections accepted.", &[(&[], |c| c.connections_accepted)]),
+    gauge("usher_connections_open", "Connections open now.", &[(&[], |c| c.connections_open)]),
+    counter(
+        "usher_accept_stops_total",
+        &["reason"],
+        "Times that accepting stopped: the limit on connections, or no descriptors or memory.",
+        &[(&["full"], |c| c.connections_refused_full), (&["failed"], |c| c.accept_failed)],
+    ),
+    counter(
+        "usher_connections_ended_total",
+        &["reason"],
+        "Connections that usher ended, or that broke.",
+        &[
+            (&["handshake-failed"], |c| c.handshakes_failed),
+            (&["handshake-time-out"], |c| c.handshakes_timed_out),
+            (&["header-time-out"], |c| c.header_timeouts),
+            (&["idle"], |c| c.idle_timeouts),
+            (&["protocol-error"], |c| c.connections_broken),
+        ],
+    ),
+    counter("usher_requests_total", &[], "Requests received.", &[(&[], |c| c.requests)]),
+    counter(
+        "usher_requests_executed_total",
+        &[],
+        "Requests passed on, those that flow control lets pass without a seat included.",
+        &[(&[], |c| c.executed)],
+    ),
+    counter(
+        "usher_requests_refused_total",
+        &["code", "reason"],
+        "Requests that usher answered itself instead of passing them on.",
+        &[
+            (&["400", "malformed"], |c| c.refused_malformed),
+            (&["400", "timeout-value"], |c| c.refused_timeout_value),
+            (&["401", "unauthorized"], |c| c.refused_unauthorized),
+            (&["500", "no-attributes"], |c| c.refused_without_attributes),
+            (&["429", "queue-full"], |c| c.rejected_queue_full),
+            (&["429", "concurrency-limit"], |c| c.rejected_concurrency_limit),
+            (&["429", "time-out"], |c| c.rejected_time_out),
+            (&["429", "too-many-waiting"], |c| c.rejected_too_many_waiting),
+            (&["429", "in-flight"], |c| c.rejected_in_flight),
+            (&["502", "upstream-broken"], |c| c.upstream_broken),
+            (&["503", "upstream-unavailable"], |c| c.upstream_unavailable),
+            (&["504", "upstream-time-out"], |c| c.upstream_timed_out),
+            (&["504", "request-time-out"], |c| c.timed_out_executing),
+        ],
+    ),
+    counter(
+        "usher_requests_cut_off_total",
+        &["reason"],
+        "Requests whose client left, or whose answer could not be completed.",
+        &[
+            (&["client-gone-waiting"], |c| c.cancelled_waiting),
+            (&["client-gone"], |c| c.clients_gone),
+            (&["time-out"], |c| c.timed_out_answering),
+            (&["upstream-broken"], |c| c.upstream_broken_answering),
+        ],
+    ),
+    counter(
+        "usher_forged_identity_lines_total",
+        &[],
+        "X-Remote-* header lines of strangers, dropped.",
+        &[(&[], |c| c.forged_identity_lines)],
+    ),
+    gauge("usher_watches_open", "Watches open now.", &[(&[], |c| c.watches_open)]),
+    counter(
+        "usher_watches_initialised_total",
+        &["by"],
+        "Watches that gave their seats back, by what told that they are initialised.",
+        &[
+            (&["bookmark"], |c| c.watches_initialised_by_bookmark),
+            (&["silence"], |c| c.watches_initialised_by_silence),
+            (&["bound"], |c| c.watches_initialised_by_bound),
+        ],
+    ),
+    counter(
+        "usher_upgrades_total",
+        &[],
+        "Connections switched to another protocol.",
+        &[(&[], |c| c.upgrades)],
+    ),
+    gauge("usher_tunnels_open", "Switched connections open now.", &[(&[], |c| c.tunnels_open)]),
+    counter(
+        "usher_panics_total",
+        &[],
+        "Panics contained: each is a mistake of ours.",
+        &[(&[], |c| c.panics)],
+    ),
+];
+
+static BUILD: Description =
+    describe("usher_build_info", Kind::Gauge, &["version", "io"], "What runs. Always 1.");
+static GENERATION: Description = describe(
+    "usher_config_generation",
+    Kind::Gauge,
+    &[],
+    "Counts the flow-control configurations put in force.",
+);
+static RELOADS: Description = describe(
+    "usher_config_reloads_total",
+    Kind::Counter,
+    &["what", "result"],
+    "Changed files taken over, and refused.",
+);
+static TOKENS: Description = describe(
+    "usher_tokens_total",
+    Kind::Counter,
+    &["result"],
+    "Bearer tokens looked at: remembered, verified, or unknown here and passed on.",
+);
+static UPSTREAM: Description =
+    describe("usher_upstream_healthy", Kind::Gauge, &["upstream"], "Whether an apiserver is well.");
+static POOL: Description = describe(
+    "usher_upstream_connections",
+    Kind::Gauge,
+    &["upstream", "kind"],
+    "Connections to an apiserver: unused ones of HTTP/1.1, all of HTTP/2.",
+);
+static LINES: Description =
+    describe("usher_log_lines_dropped_total", Kind::Counter, &[], "Log lines that nobody read in time.");
+
+/// Usher's own metrics, sorted by name.
+#[must_use]
+pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
+    let mut all: BTreeMap<&str, Family<'a>> = BTreeMap::new();
+    let mut add = |description: &'static Description, labels: Vec<&'a str>, value: Value| {
+        let family = all.entry(description.name).or_insert(Family { description, children: Vec::new() });
+        family.children.push(Child { labels, value });
+    };
+    for metric in COUNTED {
+        for (labels, number) in metric.children {
+            let number = number(&view.counters);
+            add(&metric.description, labels.to_vec(), value(&metric.description, number));
+        }
+    }
+    add(&BUILD, vec![env!("CARGO_PKG_VERSION"), process.io], Value::Number(1.0));
+    if let Some(snapshot) = &view.snapshot {
+        add(&GENERATION, Vec::new(), value(&GENERATION, snapshot.generation));
+    }
+    for file in &process.files {
+        add(&RELOADS, vec![file.what(), "reloaded"], Value::Count(file.reloads()));
+        add(&RELOADS, vec![file.what(), "refused"], Value::Count(file.refusals()));
+    }
+    let tokens = process.authenticator.counts();
+    add(&TOKENS, vec!["remembered"], Value::Count(tokens.tokens_remembered));
+    add(&TOKENS, vec!["verified"], Value::Count(tokens.tokens_verified));
+    add(&TOKENS, vec!["unknown"], Value::Count(tokens.tokens_unknown));
+    for upstream in &view.upstreams {
+        add(&UPSTREAM, vec![&upstream.server], value(&UPSTREAM, u64::from(upstream.healthy)));
+        for (kind, count) in [("http1-idle", upstream.http1_idle), ("http2", upstream.http2)] {
+            add(&POOL, vec![&upstream.server, kind], value(&POOL, count as u64));
+        }
+    }
+    add(&LINES, Vec::new(), Value::Count(crate::observe::logging::dropped()));
+    all.into_values().collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "gauges here count things that fit in memory")]
+fn value(description: &Description, number: u64) -> Value {
+    match description.kind {
+        Kind::Counter => Value::Count(number),
+        _ => Value::Number(number as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests;

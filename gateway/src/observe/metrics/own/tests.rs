@@ -1,0 +1,66 @@
+//! Every number that a worker counts is shown, once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{COUNTED, families};
+use crate::identity::{Authenticator, Options};
+use crate::observe::metrics::Format;
+use crate::observe::{Process, View};
+use crate::upstream::Look;
+use crate::worker::Counters;
+
+fn process() -> Process {
+    let authenticator = Arc::new(Authenticator::new(&Options::default()).unwrap());
+    Process { io: "epoll", files: Vec::new(), authenticator }
+}
+
+#[test]
+fn every_number_of_a_worker_is_shown_once() {
+    let counters = Counters::numbered();
+    let counted: BTreeSet<u64> = counters.each().map(|(_, number)| number).collect();
+    let mut shown: Vec<u64> =
+        COUNTED.iter().flat_map(|metric| metric.children).map(|(_, number)| number(&counters)).collect();
+    shown.sort_unstable();
+    assert_eq!(shown, counted.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn labels_fit_their_metrics_and_names_are_ours() {
+    let mut names = BTreeSet::new();
+    for metric in COUNTED {
+        assert!(metric.description.name.starts_with("usher_"), "{}", metric.description.name);
+        assert!(names.insert(metric.description.name), "{} twice", metric.description.name);
+        for (labels, _) in metric.children {
+            assert_eq!(labels.len(), metric.description.labels.len(), "{}", metric.description.name);
+        }
+    }
+}
+
+#[test]
+fn the_process_and_the_apiservers_are_shown() {
+    let view = View {
+        counters: Counters { requests: 7, ..Counters::default() },
+        upstreams: vec![Look { server: "https://a:1".into(), healthy: true, http1_idle: 3, http2: 1 }],
+        ..View::default()
+    };
+    let process = process();
+    let text = Format::Prometheus.render(&families(&view, &process));
+    for line in [
+        "usher_requests_total 7",
+        "usher_upstream_healthy{upstream=\"https://a:1\"} 1",
+        "usher_upstream_connections{kind=\"http1-idle\",upstream=\"https://a:1\"} 3",
+        "usher_tokens_total{result=\"verified\"} 0",
+        "usher_requests_refused_total{code=\"429\",reason=\"queue-full\"} 0",
+        "# TYPE usher_connections_open gauge",
+        "usher_log_lines_dropped_total 0",
+    ] {
+        assert!(text.lines().any(|each| each == line), "no {line} in\n{text}");
+    }
+    assert!(
+        text.contains(&format!(
+            "usher_build_info{{io=\"epoll\",version=\"{}\"}} 1",
+            env!("CARGO_PKG_VERSION")
+        ))
+    );
+}

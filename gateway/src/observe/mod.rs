@@ -1,0 +1,78 @@
+//! What operators see: metrics, dumps, health, log lines.
+//!
+//! The admin port ([`server`]) has a thread of its own and asks workers for a [`View`] through [`Workers`]: a copy
+//! taken between two of their turns. A scrape, however slow, stops nobody; a worker that does not answer within
+//! [`server::ANSWER_TIMEOUT`] is itself an answer.
+
+pub mod dumps;
+pub mod health;
+pub mod logging;
+pub mod metrics;
+pub mod server;
+mod workers;
+
+pub use workers::OneWorker;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use usher_flowcontrol::snapshot::Snapshot;
+
+use crate::identity::Authenticator;
+use crate::reload::Reload;
+use crate::upstream;
+use crate::worker::{Counters, TurnedAway};
+
+/// What a worker looked like at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Levels, queues, requests; `None` where flow control is off.
+    pub snapshot: Option<Snapshot>,
+    /// What those requests are about.
+    pub details: dumps::ByTag,
+    /// What the worker counted.
+    pub counters: Counters,
+    /// What it turned away, by kind.
+    pub turned_away: TurnedAway,
+    /// The apiservers as it sees them.
+    pub upstreams: Vec<upstream::Look>,
+    /// It takes no new requests: it is about to end.
+    pub draining: bool,
+}
+
+/// What the process as a whole knows.
+pub struct Process {
+    /// How workers do their I/O.
+    pub io: &'static str,
+    /// Everything that follows files.
+    pub files: Vec<Arc<dyn Reload>>,
+    /// Who is asking.
+    pub authenticator: Arc<Authenticator>,
+}
+
+/// A worker did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// It has ended, or its mailbox is full.
+    #[error("the worker takes no messages: it has ended, or is stuck")]
+    Gone,
+    /// It takes too long.
+    #[error("the worker did not answer within {:?}", server::ANSWER_TIMEOUT)]
+    Late,
+}
+
+/// An answer that is awaited.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<View, NoAnswer>> + Send + 'a>>;
+
+/// Those who can be asked for a look.
+pub trait Workers: Send + Sync + 'static {
+    /// What they look like now.
+    fn look(&self) -> Answer<'_>;
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Process").field("io", &self.io).finish_non_exhaustive()
+    }
+}

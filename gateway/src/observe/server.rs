@@ -1,0 +1,199 @@
+//! The admin port: plain HTTP on loopback, a thread and a runtime of its own.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::Semaphore;
+
+use super::dumps::{self, Table};
+use super::health::Question;
+use super::metrics::{Format, own};
+use super::{NoAnswer, Process, View, Workers};
+
+/// How long a worker may take to answer: half of what Prometheus gives a scrape.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connections at a time: a few scrapers, probes and people.
+const CONNECTIONS_MAX: usize = 64;
+
+/// How long a request's head may take to arrive, and a connection to be used again.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Before accepting is tried again when the system refuses (no descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// What handlers share.
+struct Admin {
+    workers: Box<dyn Workers>,
+    process: Process,
+}
+
+/// Pairs of a query, decoded.
+type Pairs = Query<Vec<(String, String)>>;
+
+/// Binds the admin port.
+///
+/// # Errors
+/// Whatever the system says, in a sentence that names the flag.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| {
+        format!("--admin-bind-address={address}: {error}; give another address, port 0 chooses a free one")
+    })
+}
+
+/// Serves from a thread of its own, for as long as the process lives.
+///
+/// # Errors
+/// No thread, or no runtime.
+pub fn start(listener: TcpListener, workers: impl Workers, process: Process) -> io::Result<()> {
+    let admin = Arc::new(Admin { workers: Box::new(workers), process });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _inside = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let run = move || runtime.block_on(serve(listener, router(admin)));
+    std::thread::Builder::new().name("usher-admin".into()).spawn(run)?;
+    Ok(())
+}
+
+fn router(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(metrics))
+        .route(&format!("{}{{table}}", dumps::PREFIX), get(dump))
+        .route("/{question}", get(health))
+        .route("/{question}/{check}", get(health_check))
+        .with_state(admin)
+}
+
+/// What there is.
+async fn index() -> &'static str {
+    "usher's admin port\n\n\
+     /metrics\n\
+     /healthz /livez /readyz (?verbose, /readyz/CHECK)\n\
+     /debug/api_priority_and_fairness/dump_priority_levels (?output=json)\n\
+     /debug/api_priority_and_fairness/dump_queues\n\
+     /debug/api_priority_and_fairness/dump_requests (?includeRequestDetails=1)\n"
+}
+
+impl Admin {
+    /// Asks the workers, and waits no longer than [`ANSWER_TIMEOUT`].
+    async fn look(&self) -> Result<View, NoAnswer> {
+        tokio::time::timeout(ANSWER_TIMEOUT, self.workers.look()).await.unwrap_or(Err(NoAnswer::Late))
+    }
+}
+
+impl IntoResponse for NoAnswer {
+    fn into_response(self) -> Response {
+        (StatusCode::SERVICE_UNAVAILABLE, format!("{self}\n")).into_response()
+    }
+}
+
+async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Result<Response, NoAnswer> {
+    let view = admin.look().await?;
+    let mut families = view.snapshot.as_ref().map(usher_flowcontrol::meters::families).unwrap_or_default();
+    families.extend(own::families(&view, &admin.process));
+    let format = Format::accepted(accept(&headers));
+    Ok(([(header::CONTENT_TYPE, format.content_type())], format.render(&families)).into_response())
+}
+
+async fn dump(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    Query(pairs): Pairs,
+    headers: HeaderMap,
+) -> Result<Response, NoAnswer> {
+    let Some(table) = Table::named(&name, first(&pairs, "includeRequestDetails").unwrap_or("")) else {
+        return Ok((StatusCode::NOT_FOUND, "404 page not found\n").into_response());
+    };
+    let view = admin.look().await?;
+    let Some(snapshot) = &view.snapshot else {
+        let off = "flow control is off (--enable-priority-and-fairness=false)\n";
+        return Ok((StatusCode::NOT_FOUND, off).into_response());
+    };
+    let json = first(&pairs, "output") == Some("json") || accept(&headers).contains("application/json");
+    if json {
+        let text = format!("{:#}\n", table.json(snapshot, &view.details));
+        return Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response());
+    }
+    let options =
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    Ok((options, table.text(snapshot, &view.details)).into_response())
+}
+
+async fn health(state: State<Arc<Admin>>, Path(question): Path<String>, pairs: Pairs) -> Response {
+    answer_health(state, &question, None, pairs).await
+}
+
+async fn health_check(
+    state: State<Arc<Admin>>,
+    Path((question, check)): Path<(String, String)>,
+    pairs: Pairs,
+) -> Response {
+    answer_health(state, &question, Some(&check), pairs).await
+}
+
+async fn answer_health(
+    State(admin): State<Arc<Admin>>,
+    question: &str,
+    only: Option<&str>,
+    Query(pairs): Pairs,
+) -> Response {
+    let not_found = || (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
+    let Some(question) = Question::named(question) else { return not_found() };
+    let checks = question.checks(&admin.look().await);
+    match question.answer(&checks, only, first(&pairs, "verbose").is_some()) {
+        Some((true, text)) => text.into_response(),
+        Some((false, text)) => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
+        None => not_found(),
+    }
+}
+
+fn first<'a>(pairs: &'a [(String, String)], key: &str) -> Option<&'a str> {
+    pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+/// Accepts [`CONNECTIONS_MAX`] at a time; the others wait in the kernel.
+async fn serve(listener: tokio::net::TcpListener, router: Router) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    while let Ok(place) = Arc::clone(&room).acquire_owned().await {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "the admin port cannot accept; it tries again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            // A client that broke off has nobody to be told of it.
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
