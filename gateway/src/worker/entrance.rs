@@ -32,6 +32,8 @@ pub(super) struct Admitted {
 enum Away {
     Core(Reason),
     TooManyWaiting,
+    /// Its whole time was over when it came to wait.
+    TooLate,
 }
 
 /// Waits if need be.
@@ -53,6 +55,10 @@ pub(super) async fn admit(known: &Known<'_>, headers: &HeaderMap) -> Result<Admi
             let (class, uids, work) = classify(known, admission);
             match seat(known, admission, &class, work).await {
                 Ok(seat) => Ok(Admitted { pass: Some(Pass::Seat(seat)), uids: Some(uids) }),
+                Err(Away::TooLate) => {
+                    Away::TooLate.count(worker);
+                    Err(Box::new(reply::timed_out())) // so kube-apiserver's time-out filter, which is there first
+                }
                 Err(away) => {
                     away.count(worker);
                     worker.turned_away.borrow_mut().count(labels(known, headers));
@@ -111,7 +117,7 @@ async fn seat(
     if wait_until.is_some_and(|until| until <= now) {
         // parity: C7. What may not wait any more is not given a chance to run; it is counted.
         admission.act(|controller| controller.refuse(class, Reason::TimeOut));
-        return Err(Away::Core(Reason::TimeOut));
+        return Err(Away::TooLate);
     }
     let described = Described {
         user: Arc::clone(&known.caller.flow),
@@ -153,6 +159,7 @@ impl Away {
             Self::Core(Reason::TimeOut) => counters.rejected_time_out.add(),
             Self::Core(Reason::Cancelled) => counters.cancelled_waiting.add(),
             Self::TooManyWaiting => counters.rejected_too_many_waiting.add(),
+            Self::TooLate => counters.timed_out_executing.add(),
         }
     }
 }

@@ -87,8 +87,7 @@ fn get_to_know<'a>(
     })?;
     let execution = Execution::of(&info, received, worker.request_timeout()).map_err(|error| {
         worker.counters.refused_timeout_value.add();
-        let sentence = format!("invalid timeout specified in the request URL - {error}");
-        Box::new(Failure::bad_request(sentence).respond(&parts.headers))
+        Box::new(Failure::bad_request(error.to_string()).respond(&parts.headers))
     })?;
     // First what is of the connection: a client must not have removed what is added below.
     let asked = headers::strip_request(&mut parts.headers, parts.version);

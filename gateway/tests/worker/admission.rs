@@ -50,6 +50,16 @@ async fn whoever_waits_too_long_is_turned_away() {
 }
 
 #[tokio::test]
+async fn whoever_has_no_time_left_does_not_run() {
+    let mut world = World::new().await;
+    let mut client = world.client().await;
+    client.send(get("/x?timeout=1ns")).await;
+    assert_eq!(client.answer().await.status, 504);
+    assert!(world.stub.is_idle());
+    world.done().await;
+}
+
+#[tokio::test]
 async fn a_full_queue_turns_away_at_once() {
     let mut world = World::new().await;
     let mut first = world.client().await;

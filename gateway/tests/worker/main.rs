@@ -8,4 +8,5 @@ mod failures;
 mod relay;
 mod stub;
 mod upgrade;
+mod upstreams;
 mod world;

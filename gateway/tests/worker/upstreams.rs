@@ -1,0 +1,255 @@
+//! Towards apiservers: which connection a request goes over, and where it goes when one is away.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use usher::identity::{Authenticator, Options};
+use usher::tls;
+use usher::upstream::{self, Server};
+
+use crate::stub::{Body, Pen, open, text};
+use crate::world::{Client, World, get, patiently};
+
+/// What an apiserver over TLS saw of a request.
+struct Arrived {
+    connection: usize,
+    version: Version,
+    /// Whether its connection came with a client certificate.
+    certificate: bool,
+    remote_user: Option<String>,
+    pen: Pen,
+}
+
+/// Certificates in a folder: `ca.crt`, and `NAME.crt` with `NAME.key` for each name.
+fn certificates(folder: &Path, names: &[&str]) {
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::default();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ca.distinguished_name.push(DnType::CommonName, "the test's authority");
+    std::fs::write(folder.join("ca.crt"), ca.self_signed(&ca_key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(ca, ca_key);
+    for name in names {
+        let key = KeyPair::generate().unwrap();
+        let mut leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        leaf.distinguished_name = rcgen::DistinguishedName::new();
+        leaf.distinguished_name.push(DnType::CommonName, *name);
+        std::fs::write(folder.join(format!("{name}.crt")), leaf.signed_by(&key, &issuer).unwrap().pem())
+            .unwrap();
+        std::fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// An apiserver over TLS that keeps every answer open, two streams to an HTTP/2 connection.
+async fn secure_stub(folder: &Path) -> (Server, mpsc::UnboundedReceiver<Arrived>) {
+    let files = tls::ServerFiles {
+        certificate: folder.join("server.crt"),
+        private_key: folder.join("server.key"),
+        client_ca: Some(folder.join("ca.crt")),
+        requestheader_client_ca: None,
+    };
+    let config = tls::Server::new(files).unwrap().current();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let (sender, arrived) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let connections = AtomicUsize::new(0);
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let connection = connections.fetch_add(1, Ordering::Relaxed);
+            let (acceptor, sender) = (TlsAcceptor::from(Arc::clone(&config)), sender.clone());
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let session = stream.get_ref().1;
+                let certificate = session.peer_certificates().is_some();
+                let is_http2 = session.alpn_protocol() == Some(b"h2");
+                let service = service_fn(move |request| {
+                    std::future::ready(arrive(&sender, connection, certificate, &request))
+                });
+                if is_http2 {
+                    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    let _ = builder
+                        .max_concurrent_streams(2)
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                } else {
+                    let builder = hyper::server::conn::http1::Builder::new();
+                    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                }
+            });
+        }
+    });
+    (server, arrived)
+}
+
+fn arrive(
+    sender: &mpsc::UnboundedSender<Arrived>,
+    connection: usize,
+    certificate: bool,
+    request: &Request<Incoming>,
+) -> Result<Response<Body>, std::convert::Infallible> {
+    if request.uri().path() == "/readyz" {
+        return Ok(text("ok"));
+    }
+    let remote_user = request.headers().get("x-remote-user").map(|user| user.to_str().unwrap().to_owned());
+    let (pen, response) = open();
+    let version = request.version();
+    let _ = sender.send(Arrived { connection, version, certificate, remote_user, pen });
+    Ok(response)
+}
+
+async fn next(arrived: &mut mpsc::UnboundedReceiver<Arrived>) -> Arrived {
+    patiently("a request to arrive", arrived.recv()).await.unwrap()
+}
+
+fn client_files(folder: &Path) -> tls::ClientFiles {
+    tls::ClientFiles {
+        ca: folder.join("ca.crt"),
+        proxy_client: Some((folder.join("proxy.crt"), folder.join("proxy.key"))),
+        server_name: None,
+    }
+}
+
+#[tokio::test]
+async fn watches_share_http2_connections_and_short_requests_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    certificates(folder.path(), &["server", "proxy"]);
+    let (server, mut arrived) = secure_stub(folder.path()).await;
+    let tls = Arc::new(tls::Client::new(client_files(folder.path())).unwrap());
+    let world = World::with(|settings| {
+        settings.upstream = upstream::Settings::new(vec![server], Some(tls));
+        settings.watch_quiet = Duration::from_millis(1);
+    })
+    .await;
+    let mut watchers = Vec::new();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let mut watcher = world.client().await;
+        watcher.send(get("/api/v1/pods?watch=1")).await;
+        seen.push(next(&mut arrived).await);
+        assert_eq!(watcher.head().await.status, 200);
+        watchers.push(watcher);
+    }
+    assert!(seen.iter().all(|watch| watch.version == Version::HTTP_2 && !watch.certificate));
+    assert_eq!(seen[0].connection, seen[1].connection, "two streams to a connection");
+    assert_ne!(seen[0].connection, seen[2].connection, "and no third");
+    seen[1].pen.write("{}\n");
+    watchers[1].read_until("{}\n\r\n").await;
+
+    let mut client = world.client().await;
+    let mut used = Vec::new();
+    for _ in 0..2 {
+        client.send(get("/api/v1/pods")).await;
+        let short = next(&mut arrived).await;
+        assert_eq!(short.version, Version::HTTP_11);
+        used.push(short.connection);
+        drop(short.pen);
+        assert_eq!(client.answer().await.status, 200);
+    }
+    assert_eq!(used[0], used[1], "used again");
+
+    drop(watchers.remove(0)); // a client that leaves makes room on its connection
+    seen[0].pen.abandoned().await;
+    let mut another = world.client().await;
+    another.send(get("/api/v1/pods?watch=1")).await;
+    assert_eq!(next(&mut arrived).await.connection, seen[1].connection);
+    world.done().await;
+}
+
+#[tokio::test]
+async fn only_who_is_vouched_for_goes_with_the_front_proxy_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    certificates(folder.path(), &["server", "proxy", "alice"]);
+    let (server, mut arrived) = secure_stub(folder.path()).await;
+    let upstream_tls = Arc::new(tls::Client::new(client_files(folder.path())).unwrap());
+    let serving = tls::ServerFiles {
+        certificate: file("server.crt"),
+        private_key: file("server.key"),
+        client_ca: Some(file("ca.crt")),
+        requestheader_client_ca: None,
+    };
+    let serving = Arc::new(tls::Server::new(serving).unwrap());
+    let options = Options { client_ca_file: Some(file("ca.crt")), ..Options::default() };
+    let authenticator = Arc::new(Authenticator::new(&options).unwrap());
+    let world = World::with(|settings| {
+        settings.authenticator = authenticator;
+        settings.listeners[0].tls = Some(serving);
+        settings.upstream = upstream::Settings::new(vec![server], Some(upstream_tls));
+    })
+    .await;
+    let presents = |pair: Option<&str>| tls::ClientFiles {
+        ca: file("ca.crt"),
+        proxy_client: pair.map(|name| (file(&format!("{name}.crt")), file(&format!("{name}.key")))),
+        server_name: None,
+    };
+    let request =
+        "GET /version HTTP/1.1\r\nHost: usher\r\nX-Remote-User: forged\r\nConnection: close\r\n\r\n";
+    for (certificate, expected) in [(Some("alice"), Some("alice")), (None, None)] {
+        let config = tls::Client::new(presents(certificate)).unwrap();
+        let kind = if certificate.is_some() { tls::Presents::FrontProxy } else { tls::Presents::Nothing };
+        let config = config.current(kind, tls::Protocol::Http1).unwrap();
+        let Client(stream) = world.client().await;
+        let name = "127.0.0.1".try_into().unwrap();
+        let mut stream = tokio_rustls::TlsConnector::from(config).connect(name, stream).await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+        let seen = next(&mut arrived).await;
+        assert_eq!((seen.certificate, seen.remote_user.as_deref()), (expected.is_some(), expected));
+        drop(seen.pen);
+        let mut answer = String::new();
+        let read = tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut answer);
+        patiently("the answer", read).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert_eq!(world.counters().await.forged_identity_lines, 2);
+    world.done().await;
+}
+
+#[tokio::test]
+async fn a_request_that_was_not_sent_goes_to_another_apiserver_with_its_body() {
+    let away = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody: Server = format!("http://{}", away.local_addr().unwrap()).parse().unwrap();
+    drop(away);
+    let mut world = World::with(|settings| {
+        settings.upstream.servers.insert(0, nobody.clone());
+        settings.upstream.servers.push(nobody);
+    })
+    .await;
+    let mut client = world.client().await;
+    for _ in 0..3 {
+        client.send("POST /x HTTP/1.1\r\nHost: usher\r\nContent-Length: 4\r\n\r\nbody").await;
+        let mut seen = world.stub.next().await;
+        assert_eq!(seen.read().await.0, "body");
+        seen.answer(text("here"));
+        assert_eq!(client.answer().await.body, "here");
+    }
+    let snapshot = world.until("health to be known", |snapshot| snapshot.upstreams_healthy == 1).await;
+    assert_eq!(snapshot.upstreams, 3);
+    world.done().await;
+}
+
+#[tokio::test]
+async fn an_apiserver_with_a_strange_certificate_gets_nothing() {
+    let (folder, strange) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    certificates(folder.path(), &["proxy"]);
+    certificates(strange.path(), &["server"]);
+    let (server, mut arrived) = secure_stub(strange.path()).await;
+    let tls = Arc::new(tls::Client::new(client_files(folder.path())).unwrap());
+    let world =
+        World::with(|settings| settings.upstream = upstream::Settings::new(vec![server], Some(tls))).await;
+    let mut client = world.client().await;
+    client.send(get("/x")).await;
+    assert_eq!(client.answer().await.status, 503);
+    assert!(arrived.try_recv().is_err());
+    assert_eq!(world.counters().await.upstream_unavailable, 1);
+    world.done().await;
+}
