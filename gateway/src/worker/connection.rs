@@ -170,15 +170,19 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
     let drain = worker.drain.lookout();
     let (mut draining, mut quiet) = (false, Quiet::new(limits));
     let polled = poll_fn(|cx| {
-        if !draining && drain.poll(cx).is_ready() {
+        loop {
+            if let Poll::Ready(done) = connection.poll_without_shutdown(cx) {
+                return Poll::Ready(Ended::ByItself(done));
+            }
+            if draining || drain.poll(cx).is_pending() {
+                break;
+            }
+            // What the client had sent by now has been read: it is answered, then that is all.
             draining = true;
+            if !client.asked.get() {
+                return Poll::Ready(Ended::Drained); // hyper would wait for a first request
+            }
             Pin::new(&mut connection).graceful_shutdown();
-        }
-        if draining && !client.asked.get() {
-            return Poll::Ready(Ended::Drained); // hyper would wait for a first request
-        }
-        if let Poll::Ready(done) = connection.poll_without_shutdown(cx) {
-            return Poll::Ready(Ended::ByItself(done));
         }
         let busy = client.busy.get() > 0;
         if busy && stream.poll_hangup(cx).is_ready() {
