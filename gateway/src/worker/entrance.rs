@@ -14,7 +14,7 @@ use usher_flowcontrol::wait_limit;
 
 use super::admission::{Admission, Described, Entry, Seat, Waiting};
 use super::body::Pass;
-use super::reply;
+use super::reply::{self, Failure};
 use super::request::{Known, Refusal};
 use super::uids::Uids;
 use super::{Admit, Worker};
@@ -57,7 +57,7 @@ pub(super) async fn admit(known: &Known<'_>, headers: &HeaderMap) -> Result<Admi
                 Ok(seat) => Ok(Admitted { pass: Some(Pass::Seat(seat)), uids: Some(uids) }),
                 Err(Away::TooLate) => {
                     Away::TooLate.count(worker);
-                    Err(Box::new(reply::timed_out())) // so kube-apiserver's time-out filter, which is there first
+                    Err(Box::new(Failure::timed_out().respond(headers))) // so kube-apiserver's time-out filter, which is there first
                 }
                 Err(away) => {
                     away.count(worker);

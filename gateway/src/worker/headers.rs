@@ -67,6 +67,17 @@ pub(super) fn origin_form(parts: &mut request::Parts) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// Checks how the body is framed: chunked, once, or by its length. A coding that is undone here (or not known
+/// here) would reach the apiserver as something else than the client sent.
+pub(super) fn framing(headers: &HeaderMap) -> Result<(), Malformed> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err("a transfer coding other than chunked"),
+    }
+}
+
 fn is_authority(bytes: &[u8]) -> bool {
     Authority::try_from(bytes).is_ok_and(|authority| !authority.as_str().contains('@'))
 }

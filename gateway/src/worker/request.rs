@@ -47,7 +47,8 @@ pub(super) async fn serve(
 ) -> Result<Response<Body>, Infallible> {
     let progress = client.begin();
     let (mut parts, body) = request.into_parts();
-    if let Err(sentence) = headers::origin_form(&mut parts) {
+    let well_formed = headers::framing(&parts.headers).and_then(|()| headers::origin_form(&mut parts));
+    if let Err(sentence) = well_formed {
         client.worker.counters.refused_malformed.add();
         return Ok(progress.answered(reply::malformed(sentence)));
     }
@@ -207,24 +208,26 @@ impl Missing {
     /// What the client hears, and what the log does.
     fn answer(self, worker: &Worker, accept: Option<http::HeaderValue>) -> Response<Body> {
         let counters = &worker.counters;
-        let fault = match self {
+        let failure = match self {
             Self::TimeIsUp => {
                 counters.timed_out_executing.add();
-                return reply::timed_out();
+                Failure::timed_out()
             }
-            Self::Fault(fault) => fault,
+            Self::Fault(fault) => {
+                let status = fault.status();
+                match status.as_u16() {
+                    503 => counters.upstream_unavailable.add(),
+                    504 => counters.upstream_timed_out.add(),
+                    _ => counters.upstream_broken.add(),
+                }
+                tracing::debug!(worker = worker.settings.name, %fault, "no answer from an apiserver");
+                Failure::of_upstream(status, fault.message())
+            }
         };
-        let status = fault.status();
-        match status.as_u16() {
-            503 => counters.upstream_unavailable.add(),
-            504 => counters.upstream_timed_out.add(),
-            _ => counters.upstream_broken.add(),
-        }
-        tracing::debug!(worker = worker.settings.name, %fault, "no answer from an apiserver");
         let mut asked = http::HeaderMap::new();
         if let Some(accept) = accept {
             asked.insert(http::header::ACCEPT, accept);
         }
-        Failure::of_upstream(status, fault.message()).respond(&asked)
+        failure.respond(&asked)
     }
 }

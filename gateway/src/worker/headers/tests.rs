@@ -58,3 +58,19 @@ fn an_upgrade_that_the_connection_does_not_name_is_none() {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     assert!(strip_request(&mut headers.clone(), Version::HTTP_10).upgrade.is_none());
 }
+
+#[test]
+fn bodies_are_chunked_once_or_have_a_length() {
+    let framed = |codings: &[&'static str]| {
+        let mut headers = HeaderMap::new();
+        for coding in codings {
+            headers.append(TRANSFER_ENCODING, HeaderValue::from_static(coding));
+        }
+        framing(&headers).is_ok()
+    };
+    assert!(framed(&[]) && framed(&["chunked"]) && framed(&["Chunked"]));
+    for odd in [&["gzip, chunked"][..], &["chunked, chunked"], &["chunked", "chunked"], &["identity"], &[""]]
+    {
+        assert!(!framed(odd), "{odd:?}");
+    }
+}
