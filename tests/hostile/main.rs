@@ -1,0 +1,18 @@
+//! usher against bad input, slow peers and dying neighbours, from outside.
+//!
+//! Every test starts the real program on free loopback ports in front of an upstream that does what the
+//! test says, byte for byte. Whatever happens, the last question is always the same: are all seats back?
+//! A file a kind of trouble; what they share is in `usher`, `upstream` and `raw`.
+
+mod raw;
+mod upstream;
+mod usher;
+
+mod configuration;
+mod exhaustion;
+mod gone;
+mod identity;
+mod request_line;
+mod slow;
+mod smuggling;
+mod upstream_faults;

@@ -1,0 +1,125 @@
+//! Slow peers hurt only themselves.
+
+use std::io::Write as _;
+
+use crate::upstream::{Next, Upstream};
+use crate::usher::{PATIENCE, Setup, until};
+
+#[test]
+fn slow_headers_time_out_without_a_seat() {
+    let upstream = Upstream::start();
+    let usher = Setup::new(upstream.address).flag("--header-timeout=1s").start();
+    let mut slow = usher.connect();
+    slow.send("GET /api/v1/pods HTTP/1.1\r\nHost: us").expect("usher reads");
+    assert_eq!(usher.occupied(), [0.0; 3], "a head that is not there yet holds nothing");
+    // It ends by itself, within the limit that the flag names (and the patience of the test).
+    let said = String::from_utf8_lossy(&slow.until_closed()).into_owned();
+    assert!(
+        said.is_empty() || said.starts_with("HTTP/1.1 408") || said.starts_with("HTTP/1.1 400"),
+        "{said}"
+    );
+    usher.all_seats_are_back();
+}
+
+#[test]
+fn a_handshake_that_never_comes_times_out() {
+    let upstream = Upstream::start();
+    let usher = Setup::new(upstream.address).flag("--handshake-timeout=1s").start();
+    let mut socket = std::net::TcpStream::connect(usher.address).expect("usher listens");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let mut said = Vec::new();
+    std::io::Read::read_to_end(&mut socket, &mut said).expect("it hangs up");
+    usher.all_seats_are_back();
+}
+
+#[test]
+fn a_slow_body_holds_its_own_seat_only_until_the_request_timeout() {
+    let upstream = Upstream::start();
+    let usher = Setup::new(upstream.address).flag("--request-timeout=2s").start();
+    let mut slow = usher.connect();
+    let head = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: usher\r\nAuthorization: Bearer alice\r\nContent-Length: 1000\r\n\r\nslow";
+    slow.send(head).expect("usher reads");
+    usher.until_executing(1.0);
+    let answer = slow.answer().expect("an answer");
+    assert!(matches!(answer.status, 408 | 504), "{}", answer.status);
+    usher.all_seats_are_back();
+}
+
+#[test]
+fn a_client_that_does_not_read_hurts_nobody_else() {
+    let upstream = Upstream::with(|request, stream, _| {
+        if !request.target.contains("large") {
+            return crate::upstream::answer(stream, "200 OK", "small");
+        }
+        const LARGE: usize = 48 << 20;
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")?;
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..LARGE >> 20 {
+            stream.write_all(&block)?;
+        }
+        Ok(Next::Keep)
+    });
+    let usher = Setup::new(upstream.address).start();
+    let mut slow = usher.connect();
+    slow.get("/api/v1/namespaces/default/configmaps/large", "alice");
+    usher.until_executing(1.0);
+    // Another level is served all the while.
+    for _ in 0..50 {
+        let mut master = usher.connect();
+        master.get("/api/v1/namespaces/default/configmaps/small", "master");
+        assert_eq!(master.answer().expect("served").status, 200);
+    }
+    // And the slow one gets all of its answer as soon as it reads.
+    let answer = slow.answer().expect("an answer");
+    assert!(answer.whole && answer.body.len() == 48 << 20, "{} bytes", answer.body.len());
+    usher.all_seats_are_back();
+}
+
+#[test]
+fn waiting_has_an_end() {
+    let upstream = Upstream::start();
+    let usher = Setup::new(upstream.address).flag("--request-timeout=4s").start();
+    let mut seated = usher.connect();
+    seated.get("/api/v1/namespaces/default/configmaps/hold", "alice");
+    until("the first is served", || upstream.held() == 1);
+    let mut waiting = usher.connect();
+    waiting.get("/api/v1/namespaces/default/configmaps/other", "alice");
+    usher.until_waiting(1.0);
+    let answer = waiting.answer().expect("an answer");
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")), "{}", answer.text());
+    assert_eq!(answer.text(), "Too many requests, please try again later.\n");
+    upstream.release(1);
+    assert_eq!(seated.answer().expect("served").status, 200);
+    usher.all_seats_are_back();
+}
+
+#[test]
+fn a_full_queue_is_told_to_come_back() {
+    let upstream = Upstream::start();
+    let usher = Setup::new(upstream.address).start();
+    let mut clients = Vec::new();
+    for number in 0..3 {
+        let mut client = usher.connect();
+        client.get("/api/v1/namespaces/default/configmaps/hold", "alice");
+        if number == 0 {
+            until("the first is served", || upstream.held() == 1);
+        } else {
+            usher.until_waiting(f64::from(number));
+        }
+        clients.push(client);
+    }
+    let mut refused = usher.connect();
+    refused.get("/api/v1/namespaces/default/configmaps/hold", "alice");
+    let answer = refused.answer().expect("an answer");
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));
+    assert_eq!(
+        answer.header("x-kubernetes-pf-prioritylevel-uid"),
+        Some("11111111-1111-1111-1111-111111111111")
+    );
+    assert_eq!(answer.header("x-kubernetes-pf-flowschema-uid"), Some("22222222-2222-2222-2222-222222222222"));
+    upstream.release(3);
+    for client in &mut clients {
+        assert_eq!(client.answer().expect("served").status, 200);
+    }
+    usher.all_seats_are_back();
+}
