@@ -115,10 +115,10 @@ fn queues(level: &Level) -> Vec<Value> {
     level.queues.iter().map(row).collect()
 }
 
-fn requests(
-    level: &Level,
-    row: &dyn Fn(&Level, Option<u32>, Option<usize>, &Request) -> Value,
-) -> Vec<Value> {
+/// Makes a row of a level, the index of a queue, a place in there, and a request.
+type Row<'a> = dyn Fn(&Level, Option<u32>, Option<usize>, &Request) -> Value + 'a;
+
+fn requests(level: &Level, row: &Row<'_>) -> Vec<Value> {
     let queued = level.queues.iter().flat_map(|queue| {
         let index = Some(queue.state.index);
         let waiting = queue.waiting.iter().enumerate();

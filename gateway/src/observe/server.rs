@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::dumps::{self, Table};
 use super::health::Question;
-use super::metrics::{Format, own};
+use super::metrics::{Format, own, refusals};
 use super::{NoAnswer, Process, View, Workers};
 
 /// How long a worker may take to answer: half of what Prometheus gives a scrape.
@@ -107,6 +107,7 @@ impl IntoResponse for NoAnswer {
 async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Result<Response, NoAnswer> {
     let view = admin.look().await?;
     let mut families = view.snapshot.as_ref().map(usher_flowcontrol::meters::families).unwrap_or_default();
+    families.extend(refusals::families(&view.turned_away));
     families.extend(own::families(&view, &admin.process));
     let format = Format::accepted(accept(&headers));
     Ok(([(header::CONTENT_TYPE, format.content_type())], format.render(&families)).into_response())

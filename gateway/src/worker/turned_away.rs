@@ -15,7 +15,7 @@ pub struct TurnedAway {
 }
 
 impl TurnedAway {
-    pub(super) fn count(&mut self, labels: RequestLabels) {
+    pub(crate) fn count(&mut self, labels: RequestLabels) {
         if let Some(count) = self.kinds.get_mut(&labels) {
             *count += 1;
         } else if self.kinds.len() < KINDS_MAX {

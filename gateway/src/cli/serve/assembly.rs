@@ -72,6 +72,7 @@ impl Rooms {
         upstream.handshake_timeout = options.upstream.upstream_connect_timeout;
         let listeners = self.listeners(options)?;
         Ok(worker::Settings {
+            core: core(options),
             limits: limits(&options.limits),
             request_timeout: flow_control.request_timeout,
             watch_quiet: flow_control.watch_quiet_period,
@@ -133,6 +134,11 @@ impl Rooms {
             tracing::warn!(%warning, "flow-control objects");
         }
     }
+}
+
+/// The core to keep the worker on. The last one: interrupts usually go to the first.
+pub(super) fn core(options: &Options) -> Option<core_affinity::CoreId> {
+    core_affinity::get_core_ids().filter(|_| options.observation.pin_worker)?.pop()
 }
 
 fn identity_options(options: &Options) -> identity::Options {

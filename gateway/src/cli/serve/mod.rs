@@ -86,7 +86,8 @@ fn announce(
     let mut addresses = addresses.iter().map(ToString::to_string);
     let secure = options.serving.tls_cert_file.as_ref().and_then(|_| addresses.next());
     let insecure = addresses.next();
-    tracing::info!(secure, insecure, admin = %admin, io = options.observation.io.name(), "listening");
+    let core = assembly::core(options).map(|core| core.id);
+    tracing::info!(secure, insecure, admin = %admin, io = options.observation.io.name(), core, "listening");
     for upstream in &options.upstream.upstream {
         let certificate = options.upstream.proxy_client_cert_file.as_deref();
         let certificate = certificate.map(|path| path.display().to_string());

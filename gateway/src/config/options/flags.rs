@@ -228,6 +228,10 @@ pub struct Observation {
     /// Address of /metrics, /debug, /readyz: plain HTTP for whoever can reach it, so keep it on loopback
     #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180))]
     pub admin_bind_address: SocketAddr,
+    /// Keep the worker on one core, the last that usher may use
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub pin_worker: bool,
     /// How the worker does its I/O
     #[arg(long, value_name = "DRIVER", default_value = "epoll", value_parser = io)]
     pub io: Io,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args as _, Command};
 
 use super::{Options, OptionsError, read};
+use crate::worker;
 
 /// A command line that is complete: what tests add or spoil.
 const ENOUGH: [&str; 3] = ["--upstream=http://127.0.0.1:8080", "--insecure-port=0", "--secure-port=0"];
@@ -65,6 +66,15 @@ fn defaults_are_kube_apiservers() {
     assert!(options.flow_control.enable_priority_and_fairness);
     assert!(options.authentication.anonymous_auth);
     assert_eq!(options.observation.admin_bind_address.to_string(), "127.0.0.1:9180");
+}
+
+#[test]
+fn limits_are_the_workers_own() {
+    let limits = load(&NOTHING, true).unwrap().limits;
+    let defaults = worker::Limits::default();
+    assert_eq!(limits.handshake_timeout, defaults.handshake_timeout);
+    assert_eq!(limits.header_timeout, defaults.header_timeout);
+    assert_eq!(limits.idle_timeout, defaults.idle_timeout);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! buckets and the spelling of bounds (`le="1"`) are kube-apiserver's.
 
 pub mod own;
+pub mod refusals;
 pub mod text;
 
 pub use text::Format;

@@ -7,11 +7,13 @@ use usher_flowcontrol::meters::{Child, Description, Family, Kind, Stability, Val
 use crate::observe::{Process, View};
 use crate::worker::Counters;
 
+/// Values of a metric's labels, and where its number is found.
+type Number = (&'static [&'static str], fn(&Counters) -> u64);
+
 /// A metric made of numbers of the workers.
 struct Counted {
     description: Description,
-    /// Values of the labels, and the number.
-    children: &'static [(&'static [&'static str], fn(&Counters) -> u64)],
+    children: &'static [Number],
 }
 
 const fn describe(
@@ -36,16 +38,12 @@ const fn counter(
     name: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
-    children: &'static [(&'static [&'static str], fn(&Counters) -> u64)],
+    children: &'static [Number],
 ) -> Counted {
     Counted { description: describe(name, Kind::Counter, labels, help), children }
 }
 
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    children: &'static [(&'static [&'static str], fn(&Counters) -> u64)],
-) -> Counted {
+const fn gauge(name: &'static str, help: &'static str, children: &'static [Number]) -> Counted {
     Counted { description: describe(name, Kind::Gauge, &[], help), children }
 }
 

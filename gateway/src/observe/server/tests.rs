@@ -79,6 +79,55 @@ fn metrics_hold_the_levels_and_ushers_own() {
 }
 
 #[test]
+fn every_line_of_the_metrics_can_be_parsed() {
+    let address = serve(Ok(busy()));
+    for (headers, open_metrics) in [("", false), ("Accept: application/openmetrics-text\r\n", true)] {
+        parse(&get(address, "/metrics", headers).1, open_metrics);
+    }
+}
+
+/// As strict as the formats are: families hang together, names fit, buckets add up.
+fn parse(text: &str, open_metrics: bool) {
+    let (mut family, mut kind) = ("", "");
+    let mut known = std::collections::BTreeSet::new();
+    let (mut series, mut bucket) = (std::collections::BTreeSet::new(), 0.0);
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            family = rest.split_once(' ').unwrap().0;
+            assert!(known.insert(family), "{family} comes twice");
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, told) = rest.split_once(' ').unwrap();
+            assert_eq!(name, family);
+            kind = told;
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let value: f64 = value.parse().unwrap_or_else(|_| panic!("no number in {line}"));
+        assert!(series.insert(name), "{name} comes twice");
+        let metric = name.split('{').next().unwrap();
+        assert!(metric.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{line}");
+        let suffix = metric.strip_prefix(family).unwrap_or_else(|| panic!("{line} is not of {family}"));
+        match (kind, suffix) {
+            ("histogram", "_bucket") => {
+                let first = name.contains(if open_metrics { "le=\"0.0\"" } else { "le=\"0\"" })
+                    || name.contains("le=\"0.2\"");
+                assert!(first || value >= bucket, "{line} holds less than the bucket before");
+                bucket = value;
+            }
+            ("histogram", "_count") => {
+                assert!((value - bucket).abs() < 1e-9, "{line} is not the last bucket's")
+            }
+            ("histogram", "_sum") | ("gauge", "") => {}
+            ("counter", suffix) => assert_eq!(suffix, if open_metrics { "_total" } else { "" }, "{line}"),
+            _ => panic!("{line} does not fit the type {kind}"),
+        }
+    }
+    assert!(known.len() > 30, "{known:?}");
+}
+
+#[test]
 fn dumps_come_as_text_and_as_json() {
     let address = serve(Ok(busy()));
     let dumps = "/debug/api_priority_and_fairness";

@@ -1,0 +1,248 @@
+//! The program itself: started, asked, ended. What it says on the way and how it ends is what operators and their
+//! tools rely on.
+
+#![expect(clippy::disallowed_methods, reason = "patience is measured by the test's own clock")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An apiserver that says `ok` to everything but `/never`, from threads of its own. Returns its URL.
+fn apiserver() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || answer(stream.unwrap()));
+        }
+    });
+    url
+}
+
+fn answer(stream: TcpStream) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut stream = stream;
+    let mut never = false;
+    while let Some(Ok(line)) = lines.next() {
+        never |= line.contains("/never");
+        if line.is_empty()
+            && !never
+            && stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn usher(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
+    command.args(arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Exit code and stderr of a run that ends by itself.
+fn ends(arguments: &[&str]) -> (i32, String) {
+    let output = usher(arguments).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// An usher that serves.
+struct Serving {
+    child: Child,
+    log: BufReader<std::process::ChildStderr>,
+    insecure: String,
+    admin: String,
+}
+
+impl Serving {
+    fn start(more: &[&str]) -> Self {
+        let upstream = format!("--upstream={}", apiserver());
+        let mut arguments = vec![
+            "serve",
+            &*upstream,
+            "--insecure-port=0",
+            "--admin-bind-address=127.0.0.1:0",
+            "--log-format=json",
+        ];
+        arguments.extend(more);
+        let mut child = usher(&arguments).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut serving = Self { child, log, insecure: String::new(), admin: String::new() };
+        let line = serving.line("listening");
+        serving.insecure = line["insecure"].as_str().unwrap().to_owned();
+        serving.admin = line["admin"].as_str().unwrap().to_owned();
+        serving
+    }
+
+    /// The next log line with that message.
+    fn line(&mut self, message: &str) -> serde_json::Value {
+        let mut text = String::new();
+        loop {
+            text.clear();
+            assert_ne!(self.log.read_line(&mut text).unwrap(), 0, "the log ended without {message:?}");
+            let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+            if line["message"] == message {
+                return line;
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    fn end(mut self) -> i32 {
+        self.signal("TERM");
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap();
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The whole answer.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: usher\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn it_serves_and_says_where_and_ends_when_asked() {
+    let serving = Serving::start(&[]);
+    let answer = get(&serving.insecure, "/api/v1/pods");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    assert!(answer.contains("X-Kubernetes-Pf-Prioritylevel-Uid"), "{answer}");
+    assert!(get(&serving.admin, "/readyz").ends_with("ok"));
+    let metrics = get(&serving.admin, "/metrics");
+    let series = "apiserver_flowcontrol_dispatched_requests_total{flow_schema=\"catch-all\",priority_level=\"catch-all\"}";
+    let global = series.replace("catch-all", "global-default");
+    assert!(
+        metrics.contains(&format!("{global} 1")) || metrics.contains(&format!("{series} 1")),
+        "{metrics}"
+    );
+    assert_eq!(serving.end(), 0);
+}
+
+#[test]
+fn a_new_configuration_is_taken_and_a_bad_one_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let argument = format!("--flow-control-dir={}", folder.path().display());
+    let mut serving = Serving::start(&[&argument]);
+    let level = "apiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: PriorityLevelConfiguration\n\
+                 metadata: {name: box-office}\n\
+                 spec: {type: Limited, limited: {nominalConcurrencyShares: 10, limitResponse: {type: Reject}}}\n";
+    put(folder.path(), level);
+    serving.signal("HUP");
+    serving.line("reloaded");
+    assert!(awaited(|| get(&serving.admin, "/metrics").contains("priority_level=\"box-office\"")));
+    put(folder.path(), &level.replace("10", "-10"));
+    serving.signal("HUP");
+    let refused = serving.line("refused");
+    assert!(refused["finding"].as_str().unwrap().contains("nominalConcurrencyShares"), "{refused}");
+    let metrics = get(&serving.admin, "/metrics");
+    assert!(metrics.contains("priority_level=\"box-office\""), "the last good one is gone");
+    assert!(
+        metrics.contains("usher_config_reloads_total{result=\"refused\",what=\"flow-control objects\"} 1")
+    );
+    assert_eq!(serving.end(), 0);
+}
+
+fn put(folder: &Path, text: &str) {
+    let hidden = folder.join(".flow.yaml");
+    std::fs::write(&hidden, text).unwrap();
+    std::fs::rename(hidden, folder.join("flow.yaml")).unwrap();
+}
+
+fn awaited(mut what: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if what() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+#[test]
+fn without_flow_control_the_admin_port_says_so() {
+    let serving = Serving::start(&["--enable-priority-and-fairness=false"]);
+    let answer = get(&serving.insecure, "/api/v1/pods");
+    assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("X-Kubernetes-Pf"), "{answer}");
+    assert!(get(&serving.admin, "/readyz").ends_with("ok"));
+    let dump = get(&serving.admin, "/debug/api_priority_and_fairness/dump_queues");
+    assert!(dump.contains("flow control is off"), "{dump}");
+    assert_eq!(serving.end(), 0);
+}
+
+#[test]
+fn a_second_signal_does_not_wait() {
+    let serving = Serving::start(&["--shutdown-grace-period=1h"]);
+    // A request that gets no answer keeps it from draining.
+    let mut slow = TcpStream::connect(&serving.insecure).unwrap();
+    write!(slow, "GET /never HTTP/1.1\r\nHost: usher\r\n\r\n").unwrap();
+    assert!(awaited(|| get(&serving.admin, "/metrics").contains("usher_requests_total 1")));
+    serving.signal("TERM");
+    assert!(awaited(|| get(&serving.admin, "/readyz").contains("draining")));
+    assert_eq!(serving.end(), 1);
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_its_remedy() {
+    let upstream = "--upstream=https://127.0.0.1:1";
+    for (arguments, code, complaint) in [
+        (&["serve"][..], 2, "--upstream is missing"),
+        (&["serve", "--uptream=https://a:1"], 2, "'--upstream'"),
+        (&["serve", upstream, "--upstream-ca-file=/no/ca.crt", "--insecure-port=0"], 1, "/no/ca.crt"),
+        (&["serve", "--upstream=http://a:1", "--insecure-port=0", "--token-auth-file=/no/t"], 1, "/no/t"),
+        (&["serve", "--upstream=http://a:1", "--insecure-port=0", "--flow-control-dir=/no/d"], 1, "/no/d"),
+        (
+            &["serve", "--upstream=http://a:1", "--tls-cert-file=/no/c", "--tls-private-key-file=/no/k"],
+            1,
+            "/no/c",
+        ),
+        (&["explain", "GET", "pods"], 2, "is no URL"),
+        (&["check", "/no/d"], 2, ""),
+        (&["dance"], 2, "dance"),
+    ] {
+        let (ended, text) = ends(arguments);
+        assert_eq!(ended, code, "{arguments:?}: {text}");
+        assert!(text.contains(complaint), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named_with_its_flag() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--insecure-port={}", taken.local_addr().unwrap().port());
+    let (code, text) = ends(&["serve", "--upstream=http://a:1", &port, "--admin-bind-address=127.0.0.1:0"]);
+    assert!(code == 1 && text.contains(&port) && text.contains("give another"), "{text}");
+}
+
+#[test]
+fn help_and_version_are_no_failures() {
+    for arguments in [&["--help"][..], &["serve", "--help"], &["explain", "-h"], &["--version"]] {
+        assert_eq!(ends(arguments).0, 0, "{arguments:?}");
+    }
+}
