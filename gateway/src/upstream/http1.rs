@@ -48,7 +48,8 @@ enum State {
 /// apiserver learns over HTTP/1.1 that its work is not wanted any more.
 #[derive(Debug)]
 pub(super) struct Lease {
-    driver: Rc<Driver>,
+    /// Its connection; none once it is given back: the next request's answer may come over it already.
+    driver: Option<Rc<Driver>>,
     uploaded: Rc<Cell<bool>>,
 }
 
@@ -230,7 +231,7 @@ impl Idle {
 
 impl Lease {
     pub(super) fn new(driver: &Rc<Driver>, uploaded: Rc<Cell<bool>>) -> Self {
-        Self { driver: Rc::clone(driver), uploaded }
+        Self { driver: Some(Rc::clone(driver)), uploaded }
     }
 
     /// The answer has been read to its end. The connection is good for another request only if the request
@@ -239,22 +240,43 @@ impl Lease {
         if !self.uploaded.get() {
             return; // dropped with the rest unsent: the connection is closed
         }
-        let mut state = self.driver.state.borrow_mut();
+        let Some(driver) = self.driver.take() else { return };
+        let mut state = driver.state.borrow_mut();
         if let State::Busy(sender) = std::mem::replace(&mut *state, State::Free) {
             *state = State::Returned(sender);
             drop(state);
-            self.driver.wake();
-        } // else completed before
+            driver.wake();
+        }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut state = self.driver.state.borrow_mut();
+        let Some(driver) = self.driver.take() else { return };
+        let mut state = driver.state.borrow_mut();
         if matches!(*state, State::Busy(_)) {
             *state = State::Abandoned;
             drop(state);
-            self.driver.wake();
+            driver.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_done_with_cannot_end_the_next_one() {
+        let (near, _far) = tokio::io::duplex(64);
+        let (sender, _connection) = Builder::new().handshake::<_, Upload>(TokioIo::new(near)).await.unwrap();
+        let driver = Rc::new(Driver { state: RefCell::new(State::Busy(sender)), waker: RefCell::default() });
+        let mut first = Lease::new(&driver, Rc::new(Cell::new(true)));
+        first.complete();
+        let State::Returned(sender) = driver.state.replace(State::Free) else { panic!("not given back") };
+        driver.state.replace(State::Busy(sender)); // lent again, before the first answer is dropped
+        first.complete();
+        drop(first);
+        assert!(matches!(*driver.state.borrow(), State::Busy(_)));
     }
 }
