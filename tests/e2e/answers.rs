@@ -193,27 +193,9 @@ fn difference(direct: &Answer, through: &Answer) -> Option<String> {
         let body: String = String::from_utf8_lossy(&through.body).chars().take(200).collect();
         return Some(format!("{} directly, {} through usher: {body}", direct.status, through.status));
     }
-    let (left, mut right) = (comparable(&direct.headers), comparable(&through.headers));
-    if !left.iter().any(|(name, _)| name.starts_with(FLOW_CONTROL)) {
-        // kube-apiserver answered before its flow control, of which usher's stands in front.
-        right.retain(|(name, _)| !name.starts_with(FLOW_CONTROL));
-    }
-    if left != right {
-        let only = |one: &[(String, String)], other: &[(String, String)]| {
-            one.iter()
-                .filter(|pair| !other.contains(pair))
-                .map(|(k, v)| format!("{k}: {v}"))
-                .collect::<Vec<_>>()
-        };
-        return Some(format!(
-            "headers only directly {:?}, only through usher {:?}",
-            only(&left, &right),
-            only(&right, &left)
-        ));
-    }
     let (left, right) = (&direct.body, &through.body);
     if left == right {
-        return None;
+        return headers_difference(direct, through);
     }
     let at =
         left.iter().zip(right).position(|(one, other)| one != other).unwrap_or(left.len().min(right.len()));
@@ -228,6 +210,34 @@ fn difference(direct: &Answer, through: &Answer) -> Option<String> {
         around(left),
         around(right)
     ))
+}
+
+fn headers_difference(direct: &Answer, through: &Answer) -> Option<String> {
+    let (mut left, mut right) = (comparable(&direct.headers), comparable(&through.headers));
+    if !left.iter().any(|(name, _)| name.starts_with(FLOW_CONTROL)) {
+        // kube-apiserver answered before its flow control, of which usher's stands in front.
+        right.retain(|(name, _)| !name.starts_with(FLOW_CONTROL));
+    }
+    // Which answers say their length beforehand is up to the HTTP version that they come over.
+    let lengths = [&left, &right].map(|side| side.iter().any(|(name, _)| name == "content-length"));
+    if lengths[0] != lengths[1] {
+        left.retain(|(name, _)| name != "content-length");
+        right.retain(|(name, _)| name != "content-length");
+    }
+    if left != right {
+        let only = |one: &[(String, String)], other: &[(String, String)]| {
+            one.iter()
+                .filter(|pair| !other.contains(pair))
+                .map(|(k, v)| format!("{k}: {v}"))
+                .collect::<Vec<_>>()
+        };
+        return Some(format!(
+            "headers only directly {:?}, only through usher {:?}",
+            only(&left, &right),
+            only(&right, &left)
+        ));
+    }
+    None
 }
 
 /// Sorted by name; several values of one name keep their order.
