@@ -28,7 +28,11 @@ pub(super) async fn refresh(fetcher: &Fetcher, asker: &Asker, authenticator: &Ar
     }
 }
 
-async fn once(fetcher: &Fetcher, asker: &Asker, authenticator: &Authenticator) -> Result<(), String> {
+pub(super) async fn once(
+    fetcher: &Fetcher,
+    asker: &Asker,
+    authenticator: &Authenticator,
+) -> Result<(), String> {
     let mut document = Whole::at_most(BYTES_MAX);
     fetcher
         .get(&asker.question("/openid/v1/jwks"), &mut document)

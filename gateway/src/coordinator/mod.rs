@@ -124,3 +124,6 @@ impl Configuration {
         tracing::error!("the worker takes no configuration: it has ended, or is stuck; the old one stays");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,7 @@ pub(super) async fn refresh(fetcher: &Fetcher, asker: &Asker, post: &Post<Comman
     }
 }
 
-async fn once(fetcher: &Fetcher, asker: &Asker, post: &Post<Command>) -> Result<(), String> {
+pub(super) async fn once(fetcher: &Fetcher, asker: &Asker, post: &Post<Command>) -> Result<(), String> {
     let mut reader = Reader::default();
     fetcher.get(&asker.question("/metrics"), &mut reader).await.map_err(|error| error.to_string())?;
     let counts = counts(&reader.finish());

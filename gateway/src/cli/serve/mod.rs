@@ -70,7 +70,8 @@ fn start(options: &Options) -> Result<Running, String> {
     rooms.configuration.connect(worker.post());
     rooms.configuration.put_in_force(&rooms.objects.current());
     let watch = Watch::start(process.files.clone(), FOLDER_POLL).map_err(thread)?;
-    coordinator::start(rooms.coordinator_settings(options, worker.post())).map_err(thread)?;
+    let control = rooms.coordinator_settings(options, worker.post());
+    coordinator::start(control).map_err(|error| format!("the control thread cannot be started: {error}"))?;
     observe::server::start(admin, OneWorker(worker.post()), process).map_err(thread)?;
     announce(options, &rooms, worker.addresses(), admin_address);
     Ok(Running { worker, watch, grace: options.serving.shutdown_grace_period })

@@ -92,6 +92,10 @@ fn upstream(upstream: &Upstream, faults: &mut Vec<String>) {
         }
         _ => {}
     }
+    let bad = |group: &&String| group.is_empty() || http::HeaderValue::from_str(group).is_err();
+    for group in upstream.upstream_groups.iter().filter(bad) {
+        faults.push(format!("--upstream-groups: {group:?} is not the name of a group"));
+    }
     if upstream.upstream_connect_timeout.is_zero() {
         faults.push("--upstream-connect-timeout must be more than 0".into());
     }

@@ -206,6 +206,7 @@ fn what_is_missing_or_does_not_go_together_is_said_with_its_remedy() {
         (&["--requestheader-uid-headers=a b"], "cannot be part of an HTTP header's name"),
         (&["--max-requests-inflight=0", "--max-mutating-requests-inflight=0"], "must be more than 0"),
         (&["--request-timeout=0"], "--request-timeout must be at least 1s"),
+        (&["--upstream-groups=a\nb"], "--upstream-groups: \"a\\nb\" is not the name of a group"),
         (&["--max-connections=0"], "--max-connections must be more than 0"),
         (&["--max-header-bytes=1"], "--max-header-bytes must be at least 8192"),
         (&["--idle-timeout=0"], "--idle-timeout must be more than 0"),
