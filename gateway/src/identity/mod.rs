@@ -91,8 +91,8 @@ pub enum Handover {
     FrontProxy,
     /// The request's own bearer token, untouched, over a connection without a client certificate.
     Token,
-    /// Nothing: over a connection without a client certificate, so that it stays anonymous. Over HTTP/2 better not
-    /// one that token requests share: kube-apiserver sends GOAWAY after every anonymous request.
+    /// Nothing: over a connection without a client certificate, so that it stays anonymous. Never over HTTP/2:
+    /// kube-apiserver sends GOAWAY after every anonymous request.
     Anonymous,
     /// Not at all: usher itself answers 401 with kube-apiserver's `Unauthorized` status, before classification
     /// and without a seat. For callers that kube-apiserver would refuse for what only usher sees: a client
@@ -111,6 +111,14 @@ pub struct Caller {
     pub flow: Arc<Identity>,
     /// How to hand the identity over.
     pub handover: Handover,
+}
+
+impl Caller {
+    /// Whether usher could tell who it is.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.identity.name != ANONYMOUS
+    }
 }
 
 /// Which credentials are known. Flags have kube-apiserver's names.

@@ -173,7 +173,9 @@ async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> 
     *request.uri_mut() = known.target.clone();
     *request.headers_mut() = std::mem::take(&mut parts.headers);
     let Some(protocols) = &known.asked.upgrade else {
-        let kind = if known.info.verb() == "watch" { Kind::Watch } else { Kind::Short };
+        // Who is a stranger to kube-apiserver gets GOAWAY with the answer: not on a connection of others' watches.
+        let shares = known.info.verb() == "watch" && known.caller.is_known();
+        let kind = if shares { Kind::Watch } else { Kind::Short };
         let response = upstream.send(presents, kind, request).await.map_err(Missing::Fault)?;
         return Ok(Answer::Plain(Box::new(response)));
     };
