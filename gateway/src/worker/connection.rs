@@ -211,7 +211,6 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
 async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let worker = &client.worker;
     let limits = &worker.settings.limits;
-    let stream = wire.stream().clone();
     let of_request = Rc::clone(client);
     let service = service_fn(move |request| request::serve(Rc::clone(&of_request), request));
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
@@ -236,7 +235,8 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
             return Poll::Ready(Ended::ByItself(done));
         }
         let busy = client.busy.get() > 0;
-        if !draining && quiet.poll(cx, busy, stream.received()).is_ready() {
+        // Bytes say nothing here: pings are no requests.
+        if !draining && quiet.poll(cx, busy, 0).is_ready() {
             worker.counters.idle_timeouts.add();
             draining = true; // GOAWAY, then the end
             connection.as_mut().graceful_shutdown();

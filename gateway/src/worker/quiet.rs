@@ -47,7 +47,7 @@ impl Quiet {
     }
 
     /// To be polled whenever something may have changed: whether a request is being answered, and how many bytes
-    /// were received so far.
+    /// were received so far (always 0: a header that has begun is not told apart).
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, busy: bool, received: u64) -> Poll<TooQuiet> {
         let phase = match self.phase {
             _ if busy => Phase::Busy,

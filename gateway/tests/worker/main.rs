@@ -6,6 +6,7 @@ mod admission;
 mod drain;
 mod failures;
 mod relay;
+mod storm;
 mod stub;
 mod upgrade;
 mod upstreams;

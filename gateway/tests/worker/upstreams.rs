@@ -256,3 +256,32 @@ async fn an_apiserver_with_a_strange_certificate_gets_nothing() {
     assert_eq!(world.counters().await.upstream_unavailable, 1);
     world.done().await;
 }
+
+#[tokio::test]
+async fn a_connection_that_the_apiserver_has_closed_is_not_used_again() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server: Server = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let (sender, mut answered) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut read = vec![0; 4096];
+            let length = stream.read(&mut read).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+            if !read[..length].starts_with(b"GET /readyz") {
+                let _ = sender.send(());
+            } // and closes without a word
+        }
+    });
+    let world = World::with(|settings| settings.upstream = upstream::Settings::new(vec![server], None)).await;
+    let mut client = world.client().await;
+    for _ in 0..20 {
+        client.send("POST /x HTTP/1.1\r\nHost: usher\r\nContent-Length: 0\r\n\r\n").await;
+        patiently("an answer up there", answered.recv()).await.unwrap();
+        assert_eq!(client.answer().await.body, "ok");
+        let closed = |snapshot: &usher::worker::Snapshot| snapshot.upstreams[0].http1_idle == 0;
+        world.until("the connection to be known as closed", closed).await;
+    }
+    world.done().await;
+}
