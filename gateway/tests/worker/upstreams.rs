@@ -30,6 +30,10 @@ struct Arrived {
     pen: Pen,
 }
 
+/// A watch of somebody who is known.
+const WATCH: &str =
+    "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: usher\r\nAuthorization: Bearer secret\r\n\r\n";
+
 /// Certificates in a folder: `ca.crt`, and `NAME.crt` with `NAME.key` for each name.
 fn certificates(folder: &Path, names: &[&str]) {
     let ca_key = KeyPair::generate().unwrap();
@@ -125,7 +129,12 @@ async fn watches_share_http2_connections_and_short_requests_do_not() {
     certificates(folder.path(), &["server", "proxy"]);
     let (server, mut arrived) = secure_stub(folder.path()).await;
     let tls = Arc::new(tls::Client::new(client_files(folder.path())).unwrap());
+    let tokens = folder.path().join("tokens.csv");
+    std::fs::write(&tokens, "secret,alice,1\n").unwrap();
+    let options = Options { token_auth_file: Some(tokens), ..Options::default() };
+    let authenticator = Arc::new(Authenticator::new(&options).unwrap());
     let world = World::with(|settings| {
+        settings.authenticator = authenticator;
         settings.upstream = upstream::Settings::new(vec![server], Some(tls));
         settings.watch_quiet = Duration::from_millis(1);
     })
@@ -134,7 +143,7 @@ async fn watches_share_http2_connections_and_short_requests_do_not() {
     let mut seen = Vec::new();
     for _ in 0..3 {
         let mut watcher = world.client().await;
-        watcher.send(get("/api/v1/pods?watch=1")).await;
+        watcher.send(WATCH).await;
         seen.push(next(&mut arrived).await);
         assert_eq!(watcher.head().await.status, 200);
         watchers.push(watcher);
@@ -160,8 +169,12 @@ async fn watches_share_http2_connections_and_short_requests_do_not() {
     drop(watchers.remove(0)); // a client that leaves makes room on its connection
     seen[0].pen.abandoned().await;
     let mut another = world.client().await;
-    another.send(get("/api/v1/pods?watch=1")).await;
+    another.send(WATCH).await;
     assert_eq!(next(&mut arrived).await.connection, seen[1].connection);
+
+    let mut stranger = world.client().await; // who would make kube-apiserver end the connection
+    stranger.send(get("/api/v1/pods?watch=1")).await;
+    assert_eq!(next(&mut arrived).await.version, Version::HTTP_11);
     world.done().await;
 }
 
