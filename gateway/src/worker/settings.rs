@@ -80,7 +80,8 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// A connection without requests. kube-apiserver: 90 s.
     pub idle_timeout: Duration,
-    /// Bytes of a request's header. kube-apiserver's (Go's) default.
+    /// Bytes of a request's header. kube-apiserver's (Go's) default; over HTTP/1.1 what is buffered of a connection
+    /// (408 KiB) ends it before that.
     pub header_bytes: usize,
     /// Header lines of a request. Groups of a front proxy are a line each.
     pub header_lines: usize,
