@@ -61,7 +61,7 @@ impl Gateway {
             .arg(format!("--enable-priority-and-fairness={admission}"))
             .arg(format!("--max-requests-inflight={read}"))
             .arg(format!("--max-mutating-requests-inflight={write}"))
-            .arg("--log-level=warn")
+            .arg("--log-level=error")
             .current_dir(folder)
             .stdin(Stdio::null())
             .kill_on_drop(true)
@@ -91,8 +91,7 @@ impl Gateway {
         let sum = |metric: &str, schema: &str, also: &str| -> f64 {
             samples(&text, metric)
                 .filter(|(labels, _)| label(labels, "flow_schema") == Some(schema) && labels.contains(also))
-                .map(|(_, value)| value)
-                .sum()
+                .fold(0.0, |sum, (_, value)| sum + value)
         };
         let mut schemas: Vec<(String, String)> =
             samples(&text, "apiserver_flowcontrol_dispatched_requests_total")
@@ -112,7 +111,13 @@ impl Gateway {
                 let total = sum(&format!("{wait}_sum"), &schema, "execute=\"true\"");
                 SchemaWait {
                     dispatched: sum("apiserver_flowcontrol_dispatched_requests_total", &schema, ""),
-                    rejected: sum("apiserver_flowcontrol_rejected_requests_total", &schema, ""),
+                    // Without those who left by themselves, as all clients do when the run ends.
+                    rejected: sum("apiserver_flowcontrol_rejected_requests_total", &schema, "")
+                        - sum(
+                            "apiserver_flowcontrol_rejected_requests_total",
+                            &schema,
+                            "reason=\"cancelled\"",
+                        ),
                     wait_mean_ms: if count > 0.0 { total / count * 1000.0 } else { 0.0 },
                     level,
                     schema,

@@ -35,9 +35,9 @@ pub struct Options {
     /// Keep usher and the stand-in up afterwards and print a kubeconfig
     #[arg(long)]
     pub stay: bool,
-    /// The usher program
+    /// The usher program; without it the one beside this program
     #[arg(long, value_name = "FILE")]
-    pub usher: PathBuf,
+    pub usher: Option<PathBuf>,
     /// How to print the result
     #[arg(short, long, default_value = "text", value_parser = ["text", "json"])]
     pub output: String,
@@ -93,8 +93,9 @@ async fn one_run(
     admission: bool,
     quiet: bool,
 ) -> Result<Outcome, Failure> {
+    let program = usher(options)?;
     let standin = start_standin().await?;
-    let gateway = Gateway::start(&options.usher, folder, files, standin.address, admission).await?;
+    let gateway = Gateway::start(&program, folder, files, standin.address, admission).await?;
     if !quiet {
         show::opening(admission, standin.address, gateway.address, options.seconds);
     }
@@ -120,6 +121,13 @@ async fn one_run(
         return Err("no client was served: see what usher printed above".into());
     }
     Ok(outcome)
+}
+
+fn usher(options: &Options) -> Result<PathBuf, Failure> {
+    match &options.usher {
+        Some(program) => Ok(program.clone()),
+        None => Ok(std::env::current_exe()?.with_file_name("usher")),
+    }
 }
 
 async fn start_standin() -> Result<Standin, Failure> {
@@ -151,8 +159,9 @@ fn start_clients(
 
 /// Usher and the stand-in, for as long as the user likes.
 async fn stay(options: &Options, folder: &Path, files: &files::Files) -> Result<(), Failure> {
+    let program = usher(options)?;
     let standin = start_standin().await?;
-    let gateway = Gateway::start(&options.usher, folder, files, standin.address, true).await?;
+    let gateway = Gateway::start(&program, folder, files, standin.address, true).await?;
     let kubeconfig = files.write_kubeconfig(folder, gateway.address)?;
     show::staying(&kubeconfig, gateway.admin);
     tokio::signal::ctrl_c().await?;
