@@ -21,6 +21,8 @@ pub struct Level {
     pub mode: Mode,
     /// What it says about seats.
     pub share: Share,
+    /// Whether its flows have hashes: it has more than one queue, and its response type says so.
+    pub tells_flows_apart: bool,
     /// Whether there is no object: the level is there because it is mandatory.
     pub built_in: bool,
 }
@@ -119,6 +121,14 @@ fn not_negative(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
+/// Queues of a response type that does not exist are used, with one hand for all: 0 is everybody's hash.
+fn tells_flows_apart(spec: &PriorityLevelSpec) -> bool {
+    let response = spec.limited.as_ref().map(|limited| &limited.limit_response);
+    let queuing =
+        response.filter(|response| response.kind == "Queue").and_then(|queue| queue.queuing.as_ref());
+    queuing.is_some_and(|queuing| queuing.queues > 1)
+}
+
 /// What it says about seats. What is absent has the API's default.
 fn share(spec: &PriorityLevelSpec) -> Share {
     if let Some(limited) = &spec.limited {
@@ -148,6 +158,7 @@ impl Level {
             uid: object.metadata.uid.clone(),
             mode,
             share: share(&object.spec),
+            tells_flows_apart: tells_flows_apart(&object.spec),
             built_in: false,
         }
     }

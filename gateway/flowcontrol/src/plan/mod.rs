@@ -17,7 +17,6 @@ pub use levels::{Level, Unusable};
 
 use crate::classify::{Digest, Mismatch, Rules, User};
 use crate::flow::{self, Method};
-use crate::level::Mode;
 use crate::objects::bootstrap::{mandatory_levels, mandatory_schemas};
 use crate::objects::{CATCH_ALL, EXEMPT, FlowSchema, PriorityLevelConfiguration};
 use crate::request_info::RequestInfo;
@@ -170,12 +169,9 @@ impl Plan {
         info: &'a RequestInfo<'_>,
     ) -> Option<&'a [u8]> {
         let schema = &self.schemas[schema];
-        match self.levels[schema.level].mode {
-            Mode::Queue { queues: 2.., .. } => {
-                Some(flow::distinguisher(schema.distinguisher, user.name, info.namespace()))
-            }
-            _ => None,
-        }
+        self.levels[schema.level]
+            .tells_flows_apart
+            .then(|| flow::distinguisher(schema.distinguisher, user.name, info.namespace()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Order, references, what is mandatory; equal objects make equal plans.
 use super::*;
+use crate::level::Mode;
 use crate::objects::bootstrap::{suggested_levels, suggested_schemas};
 use crate::objects::{LevelReference, LimitResponse, Queuing};
 use crate::shuffle::InvalidHand;
@@ -104,6 +105,21 @@ fn what_is_unusable_counts_as_absent() {
         ]
     );
     assert_eq!(plan.dangling().len(), 1);
+}
+
+#[test]
+fn only_levels_that_say_queue_tell_flows_apart() {
+    let mut odd = level("odd", 8, 2);
+    if let Some(limited) = &mut odd.spec.limited {
+        limited.limit_response.kind = "Foo".into();
+    }
+    let plan = Plan::compile(&[], &[level("many", 8, 2), odd, level("one", 1, 1)]);
+    let told: Vec<_> =
+        plan.levels().iter().map(|level| (level.name.as_str(), level.tells_flows_apart)).collect();
+    assert_eq!(
+        told,
+        [("catch-all", false), ("exempt", false), ("many", true), ("odd", false), ("one", false)]
+    );
 }
 
 #[test]

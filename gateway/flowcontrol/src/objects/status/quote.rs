@@ -33,7 +33,8 @@ pub fn quoted(text: &str) -> String {
 /// Letters, marks, numbers, punctuation, symbols and the blank.
 ///
 /// The standard library knows, but says so only through the escaping that it uses for debugging; there, a
-/// combining mark is left alone where it follows another letter.
+/// combining mark is left alone where it follows another letter. It knows letters that Unicode has got
+/// since version 15, that of Go; there they are escaped.
 fn is_printable(letter: char) -> bool {
     if letter.is_ascii() {
         return !letter.is_ascii_control();
