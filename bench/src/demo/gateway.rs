@@ -63,6 +63,7 @@ impl Gateway {
             .arg(format!("--max-mutating-requests-inflight={write}"))
             .arg("--log-level=error")
             .current_dir(folder)
+            .process_group(0) // Ctrl-C is for the demo, which ends usher in good order
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .spawn()
