@@ -53,7 +53,7 @@ fn metadata_follows_the_rules_of_every_kind() {
     assert_one(
         &with(|m| m.labels = [("a".into(), "x".repeat(64))].into()),
         "metadata.labels",
-        "must be no more than 63 characters",
+        "must be no more than 63 bytes",
     );
     assert_one(
         &with(|m| m.labels = [("A.b/c".into(), "v".into())].into()),
