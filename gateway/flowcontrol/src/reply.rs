@@ -161,7 +161,8 @@ fn scope(request: &RequestInfo<'_>) -> &'static str {
 fn verb(method: &str, scope: &str, request: &RequestInfo<'_>, content_type: &str) -> String {
     let method = method.to_ascii_uppercase();
     let verb = match method.as_str() {
-        "GET" | "HEAD" if asks_to_watch(request) => "WATCH",
+        _ if connects(request) => "CONNECT",
+        "GET" | "LIST" if asks_to_watch(request) => "WATCH",
         "GET" | "HEAD" if matches!(scope, "resource" | "") => "GET",
         "GET" | "HEAD" => "LIST",
         "PATCH" if content_type == "application/apply-patch+yaml" => "APPLY",
@@ -171,17 +172,23 @@ fn verb(method: &str, scope: &str, request: &RequestInfo<'_>, content_type: &str
     String::from(if VERBS.contains(&verb) { verb } else { "other" })
 }
 
+/// Whether it is about a subresource whose connection is kept.
+fn connects(request: &RequestInfo<'_>) -> bool {
+    request.is_resource_request()
+        && matches!(request.subresource(), b"attach" | b"exec" | b"log" | b"portforward" | b"proxy")
+}
+
 fn asks_to_watch(request: &RequestInfo<'_>) -> bool {
     let value = request.query().first("watch");
     value.is_some_and(|value| *value != *b"0" && !value.eq_ignore_ascii_case(b"false"))
 }
 
 fn dry_run(request: &RequestInfo<'_>) -> &'static str {
-    match request.query().first("dryRun") {
-        None => "",
-        Some(value) if *value == *b"All" => "All",
-        Some(_) => "invalid",
-    }
+    let values = request.query().pairs().filter(|(name, _)| **name == *b"dryRun");
+    values.fold(
+        "",
+        |so_far, (_, value)| if so_far != "invalid" && *value == *b"All" { "All" } else { "invalid" },
+    )
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -207,7 +214,12 @@ mod tests {
         check("GET", "/api/v1/pods?watch=FALSE", "LIST", "cluster", "");
         check("POST", "/api/v1/namespaces/a/pods?dryRun=All", "POST", "resource", "All");
         check("DELETE", "/api/v1/namespaces/a/pods?dryRun=x", "DELETE", "namespace", "invalid");
+        check("DELETE", "/api/v1/pods/a?dryRun=All&dryRun=All", "DELETE", "resource", "All");
+        check("DELETE", "/api/v1/pods/a?dryRun=All&dryRun=", "DELETE", "resource", "invalid");
         check("GET", "/healthz", "GET", "", "");
+        check("HEAD", "/api/v1/pods?watch=1", "LIST", "cluster", "");
+        check("LIST", "/api/v1/pods?watch=1", "WATCH", "cluster", "");
+        check("GET", "/api/v1/watch/namespaces/a/pods/b/log", "CONNECT", "resource", "");
         check("FROB", "/api/v1/pods", "other", "cluster", "");
     }
 
