@@ -114,10 +114,10 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether usher could tell who it is.
+    /// Whether usher could tell who it is, and kube-apiserver will not take it for a stranger by its groups.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.identity.name != ANONYMOUS
+        self.identity.name != ANONYMOUS && !self.identity.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 }
 

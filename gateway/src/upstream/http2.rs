@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri, Version, header};
+use http_body::Body;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use usher_flowcontrol::units::Nanos;
@@ -95,19 +96,47 @@ pub(super) async fn send(shared: &Rc<Shared>, server: &Server, mut request: Requ
     absolute_form(&mut request, server);
     let lease = Lease::new(shared);
     let mut sender = shared.sender.clone();
+    let copy = copy_of(&request);
     match sender.try_send_request(request).await {
         Ok(response) => {
             let lease = download::Lease::Http2(lease);
             Attempt::Answered(Box::new(response.map(|body| Download::new(body, lease))))
         }
-        Err(mut error) => match error.take_message() {
-            Some(request) => {
-                shared.closed.set(true); // it takes no streams any more; those it has go on
-                Attempt::Unsent(Box::new((request, Fault::Closed(error.into_error()))))
+        Err(mut error) => {
+            let message = error.take_message();
+            let error = error.into_error();
+            let unsent = message.or_else(|| copy.filter(|_| is_unprocessed(&error)));
+            match unsent {
+                Some(request) => {
+                    shared.closed.set(true); // it takes no streams any more; those it has go on
+                    Attempt::Unsent(Box::new((request, Fault::Closed(error))))
+                }
+                None => Attempt::Failed(Fault::Broken(error)),
             }
-            None => Attempt::Failed(Fault::Broken(error.into_error())),
-        },
+        }
     }
+}
+
+/// The same request once more, if it has no body.
+fn copy_of(request: &Request<Upload>) -> Option<Request<Upload>> {
+    if !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(Upload::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+/// Whether the server has said that it did not look at the request: it came after the last one that the
+/// server's GOAWAY names (RFC 9113, section 6.8). Then it is as if it had not been sent.
+fn is_unprocessed(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_go_away() && cause.is_remote() && cause.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }
 
 /// HTTP/2 has the authority in the target, and no `Host`, `TE` other than trailers, or `Expect`.
@@ -159,5 +188,64 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.0.streams.set(self.0.streams.get() - 1);
         self.0.idle_since.set(ring::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// SETTINGS without any, and GOAWAY: last stream 0, with this error code.
+    fn goaway(code: u8) -> Vec<u8> {
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, code];
+        [&settings[..], &goaway].concat()
+    }
+
+    /// Sends a request to a server that answers nothing but `bytes`.
+    fn attempt(bytes: &[u8]) -> Attempt {
+        let bytes = bytes.to_vec();
+        let exchange = async {
+            let (near, mut far) = tokio::io::duplex(4096);
+            ring::spawn(async move {
+                let mut asked = [0; 4096];
+                // The preface, and then the request.
+                while !asked.windows(4).any(|part| part == [1, 0x5, 0, 0] || part == [1, 0x25, 0, 0]) {
+                    if far.read(&mut asked).await.unwrap() == 0 {
+                        return;
+                    }
+                }
+                far.write_all(&bytes).await.unwrap();
+                std::future::pending::<()>().await;
+            });
+            let (sender, connection) =
+                Builder::new(ring::Executor).handshake(TokioIo::new(near)).await.unwrap();
+            ring::spawn(async {
+                let _ = connection.await;
+            });
+            let shared = Rc::new(Shared {
+                sender,
+                streams: Cell::new(0),
+                streams_max: Cell::new(1),
+                closed: Cell::new(false),
+                idle_since: Cell::new(ring::now()),
+            });
+            let request = Request::get("/api/v1/pods?watch=1").body(Upload::empty()).unwrap();
+            send(&shared, &"https://127.0.0.1:1".parse().unwrap(), request).await
+        };
+        ring::run(exchange).unwrap()
+    }
+
+    #[test]
+    fn a_request_that_the_server_says_it_did_not_look_at_may_be_sent_again() {
+        let Attempt::Unsent(unsent) = attempt(&goaway(0)) else { panic!("counted as sent") };
+        assert_eq!(unsent.0.uri().query(), Some("watch=1"));
+    }
+
+    #[test]
+    fn a_request_that_broke_the_connection_is_not_sent_again() {
+        assert!(matches!(attempt(&goaway(1)), Attempt::Failed(Fault::Broken(_))));
     }
 }
