@@ -123,10 +123,11 @@ fn sweep(required: f64, items: &[Item], lower_sum: f64, start: f64) -> f64 {
     }
     bounds.sort_by(|one, other| one.0.total_cmp(&other.0));
 
-    let (mut proportion, mut sum, mut growing) = (start, lower_sum, 0.0);
+    // How many grow is counted: next to a huge target the sum of small ones is lost in rounding.
+    let (mut proportion, mut sum, mut growing, mut items_growing) = (start, lower_sum, 0.0, 0);
     for (bound, change) in bounds {
         if bound > proportion {
-            if growing > 0.0 {
+            if items_growing > 0 {
                 let step = (required - sum) / growing;
                 if proportion + step <= bound {
                     return proportion + step;
@@ -139,6 +140,7 @@ fn sweep(required: f64, items: &[Item], lower_sum: f64, start: f64) -> f64 {
             }
         }
         growing += change;
+        items_growing += if change > 0.0 { 1 } else { -1 };
     }
     proportion
 }
