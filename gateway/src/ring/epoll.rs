@@ -52,7 +52,7 @@ pub async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 #[derive(Debug)]
 pub struct Listener(TcpListener);
 
-/// One connection. Clones are the same connection: [`Stream::hangup`] can be asked while another clone is read.
+/// One connection. Clones are the same connection: [`Stream::poll_hangup`] can be asked while another clone is read.
 #[derive(Clone, Debug)]
 pub struct Stream(Rc<Socketed>);
 
