@@ -1,5 +1,6 @@
 //! `cargo xtask cluster`: starts, ends and shows a control plane on loopback with usher in front.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -106,7 +107,10 @@ fn status(folder: PathBuf, format: Format) -> Outcome {
                 println!("nothing runs in {}", folder.display());
             }
         }
-        Format::Json => println!("{:#}", document(&cluster, &processes)),
+        Format::Json => {
+            // Who reads only the beginning (`| head`) has closed the pipe: not a failure.
+            let _ = writeln!(std::io::stdout(), "{:#}", document(&cluster, &processes));
+        }
     }
     Ok(())
 }
