@@ -8,6 +8,7 @@ use usher_flowcontrol::objects::validation::{self, ErrorKind};
 use usher_flowcontrol::objects::{
     AUTO_UPDATE, FlowSchema, PriorityLevelConfiguration, Status, Time, bootstrap, defaults,
 };
+use usher_flowcontrol::plan::Plan;
 use usher_flowcontrol::units::Nanos;
 
 use crate::{File, Outcome};
@@ -274,7 +275,8 @@ fn status_single(case: &Value) -> Result<(), String> {
     let schema: FlowSchema = decode(&case["schema"])?;
     let levels: Vec<PriorityLevelConfiguration> = decode(&case["levels"])?;
     let expect = &case["expect"];
-    let wanted = status::wanted(&schema, &levels);
+    let dangles = !Plan::compile_as_given(std::slice::from_ref(&schema), &levels).dangling().is_empty();
+    let wanted = status::wanted(&schema, dangles);
     expect_equal("condition", &wanted, &decode(&expect["condition"])?)?;
     let write = status::must_write(&schema, &wanted);
     expect_equal("write", &Some(write), &expect["write"].as_bool())?;

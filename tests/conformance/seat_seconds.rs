@@ -3,8 +3,7 @@
 use crate::numbers::{decimal, each_case, integer, required, text};
 use crate::{File, Outcome};
 use serde_json::Value;
-use usher_flowcontrol::queueset::SeatSeconds;
-use usher_flowcontrol::units::Nanos;
+use usher_flowcontrol::units::{Nanos, SeatSeconds};
 
 pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
     each_case(file, |case| {

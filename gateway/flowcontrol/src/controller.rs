@@ -19,7 +19,7 @@ pub use flow_cache::FlowCache;
 use alloc::collections::VecDeque;
 
 use crate::flow::Method;
-use crate::level::{Arrival, Dispatched, Finish, Mode, Phase, Reason, Ticket, Verdict};
+use crate::level::{self, Arrival, Dispatched, Finish, Mode, Phase, Reason, Ticket, Verdict};
 use crate::limits::as_f64;
 use crate::meters::CrowdMeters;
 use crate::plan::Plan;
@@ -46,7 +46,7 @@ pub struct Class {
     pub schema: SchemaId,
     /// Its level.
     pub level: LevelId,
-    /// Its flow: 0 where the level has at most one queue.
+    /// Its flow: 0 where flows are not told apart.
     pub flow: FlowHash,
     /// What told its flow apart, where flows are told apart.
     pub distinguisher: Option<Method>,
@@ -91,20 +91,16 @@ impl Controller {
         let found = self.plan.classify(user, request);
         let schema = self.schemas.of_plan(found.schema);
         let level = self.schemas.get(schema).level;
-        let method = self.plan.schemas()[found.schema].distinguisher;
-        let queues = matches!(self.levels.get(level).map(Entry::mode), Some(Mode::Queue { queues: 2.., .. }));
-        let flow = if queues {
-            let distinguisher = distinguisher(method, user, request);
+        let distinguisher = self.plan.distinguisher(found.schema, user, request);
+        let flow = distinguisher.map_or(FlowHash(0), |distinguisher| {
             cache.flow(self.generation, schema, &self.schemas.get(schema).meters.schema, distinguisher)
-        } else {
-            FlowHash(0)
-        };
+        });
         Class {
             generation: self.generation,
             schema,
             level,
             flow,
-            distinguisher: method.filter(|_| queues),
+            distinguisher: distinguisher.and(self.plan.schemas()[found.schema].distinguisher),
             matched: found.matched,
             watch: request.verb() == "watch",
             mutating: !matches!(request.verb(), "get" | "list" | "watch"),
@@ -154,15 +150,6 @@ impl Controller {
     }
 }
 
-/// The part of a request that names its flow within a schema.
-fn distinguisher<'a>(method: Option<Method>, user: User<'a>, request: &'a RequestInfo<'_>) -> &'a [u8] {
-    match method {
-        Some(Method::ByUser) => user.name.as_bytes(),
-        Some(Method::ByNamespace) => request.namespace(),
-        None => &[],
-    }
-}
-
 // === impl Controller: from arrival to the end ===
 
 impl Controller {
@@ -172,6 +159,7 @@ impl Controller {
         let Some((entry, schema)) = find(&mut self.levels, &mut self.schemas, class) else {
             return Verdict::Reject(Reason::ConcurrencyLimit);
         };
+        let work = level::believed(work);
         let seats = work.max_seats();
         schema.meters.widths.observe(as_f64(seats));
         let before = entry.demand_now();

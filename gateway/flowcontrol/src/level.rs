@@ -6,7 +6,7 @@
 
 mod snapshot;
 
-pub use crate::queueset::{Epochs, LastDispatch, Phase, SeatSeconds};
+pub use crate::queueset::{Epochs, LastDispatch, Phase};
 pub use snapshot::{QueueState, RequestState};
 
 use alloc::collections::VecDeque;
@@ -121,6 +121,15 @@ pub struct Counters {
 /// this still add up in 64 bits, and the work of each is exact in an f64.
 const SEATS_MAX: Seats = Seats(3_000_000_000);
 
+/// Work no wider than [`SEATS_MAX`]: what a level reckons with.
+pub(crate) fn believed(work: Work) -> Work {
+    Work {
+        initial_seats: work.initial_seats.min(SEATS_MAX),
+        final_seats: work.final_seats.min(SEATS_MAX),
+        ..work
+    }
+}
+
 /// One priority level.
 ///
 /// Every method that takes `now` moves the level's time there, forwards only, and leaves behind no
@@ -169,12 +178,7 @@ impl Level {
     /// A request arrives.
     pub fn arrive(&mut self, now: Nanos, arrival: Arrival) -> Verdict {
         let now = self.sync(now);
-        let work = Work {
-            initial_seats: arrival.work.initial_seats.min(SEATS_MAX),
-            final_seats: arrival.work.final_seats.min(SEATS_MAX),
-            ..arrival.work
-        };
-        let request = Request::new(work, arrival.tag, now, self.queues.r());
+        let request = Request::new(believed(arrival.work), arrival.tag, now, self.queues.r());
         match self.mode {
             Mode::Queue { queue_length_limit, .. } => self.queue(arrival.flow, request, queue_length_limit),
             Mode::Exempt | Mode::Reject => self.run_or_reject(request),
@@ -357,6 +361,7 @@ impl Level {
         debug_assert!(self.seats_in_use >= self.queues.seats_in_use(), "queues hold a part of the seats");
     }
 
+    /// parity: C9. kube-apiserver counts nobody as timed out, and those whose clients left as time-outs.
     fn count_rejection(&mut self, why: Reason) {
         self.counters.rejected += 1;
         match why {

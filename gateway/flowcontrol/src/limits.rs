@@ -50,11 +50,6 @@ impl Limits {
             max_seats: share.hand_size.map_or(Seats(0), |hand| max_seats(nominal, hand)),
         }
     }
-
-    /// Where a new level starts until the first adjustment: half of what it may lend is lent.
-    pub fn initial(&self) -> Seats {
-        Seats(self.nominal.0 - (self.nominal.0 - self.minimum.0) / 2)
-    }
 }
 
 /// The limits of all levels of a server, in order.

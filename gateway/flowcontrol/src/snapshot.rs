@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 
 use crate::demand::SeatDemand;
 use crate::flow::Method;
-use crate::level::{Counters, Epochs, LastDispatch, Mode, QueueState, SeatSeconds};
+use crate::level::{Counters, Epochs, LastDispatch, Mode, QueueState};
 use crate::limits::Limits;
 use crate::meters::{CrowdMeters, LevelMeters, SchemaMeters};
-use crate::units::{Nanos, Seats, Work};
+use crate::units::{Nanos, SeatSeconds, Seats, Work};
 
 /// Everything, at one moment.
 #[derive(Clone, Debug)]

@@ -1,6 +1,8 @@
 //! The units everything else is counted in. Thin newtypes: a seat is not a nanosecond.
-//!
-//! Seat-seconds, the unit of the progress meter, live with the queue sets in [`crate::queueset`].
+
+mod seat_seconds;
+
+pub use seat_seconds::SeatSeconds;
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};

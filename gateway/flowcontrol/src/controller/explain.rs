@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Class, Controller, User, distinguisher};
+use super::{Class, Controller, User};
 use crate::classify::Mismatch;
 use crate::level::Mode;
 use crate::request_info::RequestInfo;
@@ -47,10 +47,11 @@ impl Controller {
     #[must_use]
     pub fn explain(&self, user: User<'_>, request: &RequestInfo<'_>) -> Explanation {
         let class = self.classify(user, request);
+        let schema = self.plan.classify(user, request).schema;
+        let distinguisher = self.plan.distinguisher(schema, user, request);
         let mode = self.levels.get(class.level).map_or(Mode::Reject, |entry| entry.mode());
-        let many_queues = matches!(mode, Mode::Queue { queues: 2.., .. });
         let hand = match mode {
-            Mode::Queue { queues, hand_size, .. } if many_queues => {
+            Mode::Queue { queues: queues @ 2.., hand_size, .. } => {
                 Dealer::clamped(queues, hand_size).deal(class.flow).cards().to_vec()
             }
             _ => Vec::new(),
@@ -65,7 +66,7 @@ impl Controller {
             schema: self.schema_name(class.schema).into(),
             level: self.level_name(class.level).into(),
             mode,
-            distinguisher: many_queues.then(|| distinguisher(class.distinguisher, user, request).to_vec()),
+            distinguisher: distinguisher.map(<[u8]>::to_vec),
             hand,
             max_seats: self.max_seats(class.level),
             refusals: refusals.collect(),

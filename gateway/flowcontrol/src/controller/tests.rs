@@ -1,3 +1,5 @@
+//! Lives of a few requests at one narrow level; random histories of many are in `history`.
+
 mod history;
 
 use super::*;
@@ -180,6 +182,46 @@ fn lingering_seats_are_given_back_to_a_level_that_is_gone() {
     let (schemas, levels) = narrow(1);
     world.controller.configure(until, &schemas, &levels);
     assert_eq!(world.controller.arrive(until, &class, work, 2), Verdict::Reject(Reason::ConcurrencyLimit));
+}
+
+#[test]
+fn absurd_widths_are_counted_in_and_out() {
+    let mut world = World::narrow();
+    let class = world.class("/api/v1/pods");
+    let absurd = Work {
+        initial_seats: Seats(u64::MAX),
+        final_seats: Seats(u64::MAX),
+        additional_latency: Nanos(i64::MAX),
+    };
+    let Verdict::Execute(first) = world.controller.arrive(world.now, &class, absurd, 1) else { panic!() };
+    let Verdict::Wait(second) = world.controller.arrive(world.now, &class, absurd, 2) else { panic!() };
+    world.controller.borrow(Nanos(i64::MAX));
+    assert!(world.controller.cancel(Nanos(i64::MAX), class.level, second, Reason::TimeOut));
+    let Finish::Lingers { until } = world.controller.finish(Nanos(i64::MAX), class.level, first) else {
+        panic!()
+    };
+    world.controller.linger_end(until, class.level, first);
+    assert!(world.snapshot().schemas[0].is_idle());
+}
+
+/// Validation refuses such a level; whatever comes in all the same has one flow, as in the plan.
+#[test]
+fn a_level_that_does_not_say_queue_has_one_flow() {
+    let mut world = World::narrow();
+    let (schemas, mut levels) = narrow(1);
+    let response = |kind: &str| LimitResponse {
+        kind: kind.into(),
+        queuing: Some(Queuing { queues: 8, hand_size: 2, queue_length_limit: 2 }),
+    };
+    for (kind, told_apart) in [("Queue", true), ("Foo", false)] {
+        levels[0].spec.limited.as_mut().unwrap().limit_response = response(kind);
+        world.controller.configure(world.now, &schemas, &levels);
+        let class = world.class("/api/v1/pods");
+        assert_eq!((class.flow != FlowHash(0), class.distinguisher.is_some()), (told_apart, told_apart));
+        let user = User { name: "alice", groups: &world.groups };
+        let why = world.controller.explain(user, &RequestInfo::parse("GET", "/api/v1/pods").unwrap());
+        assert_eq!((why.distinguisher.is_some(), why.hand.len(), why.class), (told_apart, 2, class));
+    }
 }
 
 // parity: C15.

@@ -1,3 +1,5 @@
+//! Integrals over time, and what smoothing makes of them.
+
 use super::*;
 
 fn period(max: f64, average: f64, deviation: f64) -> Statistics {

@@ -9,8 +9,9 @@ mod statistics;
 
 pub use statistics::{Statistics, Stats, key};
 
+use crate::limits::as_f64;
 use crate::request_info::{ListOptions, RequestInfo};
-use crate::units::{Nanos, Seats, Work};
+use crate::units::{Nanos, SeatSeconds, Seats, Work};
 
 /// What is known when a request arrives. Of what its [`Basis`] does not need any value will do.
 #[derive(Clone, Copy, Debug)]
@@ -166,16 +167,9 @@ fn mutation(facts: &Facts) -> Work {
     }
 }
 
-/// The same work on fewer seats. Computed in tens of nanoseconds and double precision, as the reference
-/// does, so that the last digit is the same.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "double precision is what the reference computes in"
-)]
+/// How long the same work takes on fewer seats.
 fn stretched(duration: Nanos, seats: Seats, fewer: Seats) -> Nanos {
-    let work = libm::round(seats.0 as f64 * duration.0 as f64 / 10.0);
-    Nanos((work / fewer.0 as f64 * 10.0) as i64)
+    SeatSeconds::of(as_f64(seats), duration).per_seat(as_f64(fewer))
 }
 
 #[cfg(test)]

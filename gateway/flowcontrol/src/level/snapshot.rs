@@ -4,10 +4,10 @@
 
 use alloc::vec::Vec;
 
-use super::{Counters, Dispatched, Epochs, LastDispatch, Level, Mode, Phase, SeatSeconds, Ticket};
+use super::{Counters, Dispatched, Epochs, LastDispatch, Level, Mode, Phase, Ticket};
 use crate::queueset::Queue;
 use crate::queueset::requests::{List, NONE};
-use crate::units::{Nanos, Seats, Work};
+use crate::units::{Nanos, SeatSeconds, Seats, Work};
 
 /// A queue, as it is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

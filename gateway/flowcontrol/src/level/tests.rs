@@ -1,8 +1,12 @@
+//! Departures from kube-apiserver, and rules of it that are easily lost, one test each; beside them the
+//! naive level (`naive`), random lives of both (`property`) and the replay of a recording (`replay`).
+
 mod naive;
 mod property;
 mod replay;
 
 use super::*;
+use crate::units::SeatSeconds;
 use alloc::vec::Vec;
 
 const MILLI: i64 = 1_000_000;

@@ -1,3 +1,5 @@
+//! The documented limits of the built-in levels, and odd shares.
+
 use super::*;
 use alloc::vec::Vec;
 
@@ -43,12 +45,6 @@ fn built_in_levels_have_the_documented_limits() {
         columns(30),
         [(0, 0, 0), (1, 1, 0), (4, 3, 1), (5, 4, 1), (2, 2, 1), (5, 2, 1), (13, 1, 2), (3, 1, 1)]
     );
-}
-
-#[test]
-fn a_new_level_starts_with_half_of_its_lendable_seats() {
-    let initial: Vec<u64> = all(Seats(600), &built_in()).map(|of| of.initial().0).collect();
-    assert_eq!(initial, [0, 13, 62, 86, 25, 74, 135, 37]);
 }
 
 #[test]

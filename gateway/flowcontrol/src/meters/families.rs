@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::descriptions as metric;
 use super::{Description, Distribution, Histogram, LevelMeters, SchemaMeters};
-use crate::level::{Reason, SeatSeconds};
+use crate::level::Reason;
 use crate::limits::as_f64;
 use crate::snapshot::{Level, Snapshot};
-use crate::units::{Nanos, Seats};
+use crate::units::{Nanos, SeatSeconds, Seats};
 
 /// A metric with its children.
 #[derive(Clone, Debug)]
@@ -176,8 +176,10 @@ fn of_level(
     add(None, value);
 }
 
-/// Smallest and largest virtual start of the queues in which something waits. kube-apiserver shows them
-/// as of the latest dispatch, we as of now.
+/// Smallest and largest virtual start of the queues in which something waits.
+///
+/// parity: as of now, where kube-apiserver shows them as of the latest dispatch. parity: C24, discounted
+/// they may be negative; there they wrap.
 fn bounds(level: &Level, discounted: bool, add: &mut dyn FnMut(Option<&'static str>, Value)) {
     let heads = || {
         level.queues.iter().filter(|queue| queue.state.waiting > 0).map(|queue| {

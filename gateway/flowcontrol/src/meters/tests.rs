@@ -1,3 +1,5 @@
+//! What the names of series look like.
+
 use super::*;
 
 #[test]

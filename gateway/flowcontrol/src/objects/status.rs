@@ -1,15 +1,15 @@
 //! The `Dangling` condition of a flow schema, and how often it may be written.
 //!
 //! A schema dangles while the level that it refers to does not exist; an object that is there but unusable,
-//! or a level that is only draining, does not count. The judgement is kube-apiserver's, so that two
-//! controllers that write the same status agree. apf-behaviour §1.25, §1.20 step 1.
+//! or a level that is only draining, does not count. Who dangles is [`crate::plan::Plan::dangling`]'s to say;
+//! how that is said, and when, is kube-apiserver's, so that two controllers that write the same status
+//! agree. apf-behaviour §1.25.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::validation::hash_suffices;
-use super::{Condition, EXEMPT, FlowSchema, ObjectMeta, PriorityLevelConfiguration, Status, Time};
+use super::{Condition, FlowSchema, ObjectMeta, Status, Time};
 use crate::units::Nanos;
 
 mod quote;
@@ -28,18 +28,14 @@ pub const REDIGEST_AFTER_SECONDS: core::ops::Range<u32> = 30..75;
 const WRITES_MAX: usize = 6;
 /// The span in which writes are counted; a write exactly as old still counts.
 const WINDOW: Nanos = Nanos::from_secs(60);
-/// Largest deck that a hand is dealt from.
-const DECK_MAX: i32 = 1 << 26;
 
-/// The condition that a schema should have, given the levels that exist. It has no transition time yet.
-pub fn wanted(schema: &FlowSchema, levels: &[PriorityLevelConfiguration]) -> Condition {
-    let name = &schema.spec.priority_level_configuration.name;
-    let found = levels.iter().any(|level| level.metadata.name == *name && counts(level));
-    let (status, reason, what) = match found {
-        true => ("False", "Found", "and it exists"),
-        false => ("True", "NotFound", "but there is no such object"),
+/// The condition that a schema should have, given whether it dangles. It has no transition time yet.
+pub fn wanted(schema: &FlowSchema, dangles: bool) -> Condition {
+    let (status, reason, what) = match dangles {
+        true => ("True", "NotFound", "but there is no such object"),
+        false => ("False", "Found", "and it exists"),
     };
-    let name = quoted(name);
+    let name = quoted(&schema.spec.priority_level_configuration.name);
     Condition {
         kind: DANGLING.to_string(),
         status: status.to_string(),
@@ -68,33 +64,6 @@ pub fn apply_body(schema: &FlowSchema, wanted: Condition, now: Time) -> FlowSche
         metadata: ObjectMeta { name: schema.metadata.name.clone(), ..ObjectMeta::default() },
         status: Status { conditions: [condition].into() },
         ..FlowSchema::default()
-    }
-}
-
-/// Whether a level's object counts as existing: its unions are consistent and a hand can be dealt.
-///
-/// This is less than [`super::validation`] asks, because a controller must make do with what is stored.
-/// As in kube-apiserver, a level with no queues to deal from passes; validation refuses it.
-pub fn counts(level: &PriorityLevelConfiguration) -> bool {
-    let spec = &level.spec;
-    let (limited, exempt) = (spec.kind == "Limited", spec.kind == "Exempt");
-    if !(limited || exempt)
-        || limited != spec.limited.is_some()
-        || exempt != spec.exempt.is_some()
-        || exempt != (level.metadata.name == EXEMPT)
-    {
-        return false;
-    }
-    let Some(limited) = &spec.limited else { return true };
-    match &limited.limit_response.queuing {
-        None => limited.limit_response.kind == "Reject",
-        Some(_) if limited.limit_response.kind == "Reject" => false,
-        Some(queuing) => {
-            queuing.queues <= 0
-                || (1..=queuing.queues).contains(&queuing.hand_size)
-                    && queuing.queues <= DECK_MAX
-                    && hash_suffices(queuing.queues, queuing.hand_size)
-        }
     }
 }
 

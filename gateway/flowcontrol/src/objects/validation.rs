@@ -19,6 +19,8 @@ use super::{
     ServiceAccountSubject, Status, Subject, bootstrap,
 };
 
+use crate::shuffle::{ENTROPY_BITS_MAX, required_entropy_bits};
+
 mod errors;
 mod metadata;
 mod names;
@@ -30,9 +32,6 @@ use errors::{Errors, Path};
 pub const MATCHING_PRECEDENCE_MAX: i32 = 10_000;
 /// The most queues of a level: what a queue costs, times this, still fits a server's memory.
 pub const QUEUES_MAX: i32 = 10_000_000;
-/// Bits of the flow hash that may be spent on dealing a hand. It has 64, and the dealer needs a reserve to
-/// stay close to uniform.
-pub const HASH_BITS_MAX: u32 = 60;
 
 /// The verbs that a rule may name; there are others, which only `*` matches.
 const VERBS: &[&str] =
@@ -76,16 +75,6 @@ pub fn check_status(status: &Status) -> Vec<FieldError> {
     let mut errors = Errors::default();
     check_conditions(&mut errors, status);
     errors.into_list()
-}
-
-/// Whether hands of that size can be dealt from so many queues: the flow hash has the bits for it.
-///
-/// The bits needed are `⌈hand × log2(queues)⌉`; in whole numbers, `queues` to the power of `hand`.
-pub fn hash_suffices(queues: i32, hand_size: i32) -> bool {
-    let (Ok(queues), Ok(hand_size)) = (u128::try_from(queues), u32::try_from(hand_size)) else {
-        return false;
-    };
-    queues.checked_pow(hand_size).is_some_and(|hands| hands <= 1 << HASH_BITS_MAX)
 }
 
 // === flow schemas ===
@@ -384,10 +373,10 @@ fn check_queuing(errors: &mut Errors, at: &Path, queuing: &Queuing) {
         errors.invalid(&at, hand_size, "must be positive");
     } else if hand_size > queues {
         errors.invalid(&at, hand_size, format!("should not be greater than queues ({queues})"));
-    } else if !hash_suffices(queues, hand_size) {
+    } else if required_entropy_bits(queues.unsigned_abs(), hand_size.unsigned_abs()) > ENTROPY_BITS_MAX {
         let detail = format!(
             "required entropy bits of deckSize {queues} and handSize {hand_size} \
-             should not be greater than {HASH_BITS_MAX}"
+             should not be greater than {ENTROPY_BITS_MAX}"
         );
         errors.invalid(&at, hand_size, detail);
     }

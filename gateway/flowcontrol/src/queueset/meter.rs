@@ -3,8 +3,7 @@
 //! KEP-1040, "Fair Queuing for Server Requests": R grows at the rate at which each non-empty queue would
 //! be served if the seats were divided evenly, and is read at the moment of every event.
 
-use super::SeatSeconds;
-use crate::units::{Nanos, Seats};
+use crate::units::{Nanos, SeatSeconds, Seats};
 
 /// Subtracted from all readings when an epoch ends: half of what a reading can hold.
 const EPOCH: SeatSeconds = SeatSeconds::from_raw(u64::MAX / 2);

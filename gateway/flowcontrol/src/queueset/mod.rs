@@ -13,10 +13,8 @@ mod meter;
 mod order;
 mod queues;
 pub(crate) mod requests;
-mod seat_seconds;
 
 pub use requests::Phase;
-pub use seat_seconds::SeatSeconds;
 
 use meter::{ProgressMeter, Reading, wind_back};
 use order::FinishOrder;
@@ -26,7 +24,7 @@ pub(crate) use requests::SERVICE_TIME_GUESS;
 use requests::{Request, Requests};
 
 use crate::shuffle::Dealer;
-use crate::units::{FlowHash, Nanos, Seats};
+use crate::units::{FlowHash, Nanos, SeatSeconds, Seats};
 
 /// The queues, the meter, and the order in which heads finish.
 #[derive(Debug)]

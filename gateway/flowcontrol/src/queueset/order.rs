@@ -4,7 +4,7 @@
 //! random priority, which keeps it shallow whatever the keys. Finding the next queue costs a descent or
 //! two among the queues that wait, however many are configured; nothing is allocated once warm.
 
-use super::SeatSeconds;
+use crate::units::SeatSeconds;
 use alloc::vec::Vec;
 
 /// No node.

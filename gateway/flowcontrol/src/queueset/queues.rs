@@ -5,9 +5,8 @@
 //! starts at the present reading of the meter. The latest [`IDLE_MAX`] idle ones are kept all the same:
 //! operators look at their readings, and a queue that comes back needs no new slot.
 
-use super::SeatSeconds;
 use super::requests::List;
-use crate::units::Seats;
+use crate::units::{SeatSeconds, Seats};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 

@@ -4,8 +4,7 @@
 //! A request keeps its slot from arrival until its seats are given back. Lists are threaded through the
 //! table, so queueing, dispatch and leaving from the middle of a queue cost no memory and no search.
 
-use super::SeatSeconds;
-use crate::units::{Nanos, Work};
+use crate::units::{Nanos, SeatSeconds, Work};
 use alloc::vec::Vec;
 
 /// No request, no queue.

@@ -1,3 +1,5 @@
+//! Dealing against a real deck of cards, probabilities against counting.
+
 use super::*;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -45,6 +47,20 @@ fn refusals_say_what_is_wrong() {
     assert!(Dealer::new(1024, 6).is_ok(), "exactly 60 bits");
     assert!(Dealer::new(15, 15).is_ok(), "the largest legal hand");
     assert!(Dealer::new(10_000_000, 2).is_ok(), "ten million queues");
+}
+
+/// In whole numbers, `deck` to the power of `hand` is how many hands there are; logarithms must not round
+/// a hand in or out.
+#[test]
+fn entropy_by_logarithms_is_entropy_in_whole_numbers() {
+    for deck in (1..2000).chain([1 << 15, 1 << 20, (1 << 20) + 1, 1 << 26, 1 << 30, u32::MAX]) {
+        for hand in 1..=deck.min(64) {
+            let enough =
+                u128::from(deck).checked_pow(hand).is_some_and(|hands| hands <= 1 << ENTROPY_BITS_MAX);
+            assert_eq!(required_entropy_bits(deck, hand) <= ENTROPY_BITS_MAX, enough, "{hand} of {deck}");
+        }
+    }
+    assert!(required_entropy_bits(u32::MAX, u32::MAX) > ENTROPY_BITS_MAX);
 }
 
 #[test]

@@ -99,20 +99,6 @@ fn a_namespace_with_dots_is_told_so() {
     assert_eq!(names::label("").len(), 1);
 }
 
-/// Against the definition by logarithms, which is exact where the two could differ.
-#[test]
-fn entropy_in_whole_numbers_is_entropy_by_logarithms() {
-    for queues in (1..2000).chain([1 << 15, 1 << 20, (1 << 20) + 1, 1 << 30, i32::MAX]) {
-        for hand_size in 1..=queues.min(64) {
-            let bits = libm::ceil(libm::log2(f64::from(queues)) * f64::from(hand_size));
-            assert_eq!(hash_suffices(queues, hand_size), bits <= 60.0, "{hand_size} of {queues}");
-        }
-    }
-    assert!(!hash_suffices(i32::MAX, i32::MAX));
-    assert!(!hash_suffices(-1, 1));
-    assert!(!hash_suffices(5, -1));
-}
-
 #[test]
 fn an_error_reads_as_the_api_prints_it() {
     let mut schema = bootstrap::suggested_schemas().swap_remove(0);

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::units::Nanos;
+use super::Nanos;
 
 /// An amount of work, or a reading of the progress meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
