@@ -52,8 +52,9 @@ pub fn adjust(claims: &[Claim]) -> Adjustment {
 
     let mut fair_proportion = 0.0;
     let mut split = Vec::new();
-    // As in kube-apiserver, what a level does not lend stays its own even when exempt requests use
-    // everything: the KEP's scaling to zero would let them stop the server.
+    // Where exempt requests leave less than the lower bounds, the KEP's text scales all lower bounds, down
+    // to 0. As in kube-apiserver, only what levels lend is scaled: what they do not lend is never taken, as
+    // the KEP says itself of MinCL; or exempt requests could stop the server.
     if remaining <= as_f64(sum_minimum) {
         split.extend(limited().map(|claim| claim.limits.minimum));
     } else if remaining <= as_f64(sum_lower) {

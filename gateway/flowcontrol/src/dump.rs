@@ -207,8 +207,8 @@ pub fn requests<'a>(
     table.render()
 }
 
-/// A level with more queues than that lists only those that ever had a request: a table of ten million
-/// blank lines helps nobody and costs gigabytes.
+/// A level with more queues than that lists only those that are known: a table of ten million blank lines
+/// helps nobody and costs gigabytes. parity: kube-apiserver lists all.
 const QUEUES_LISTED_MAX: u32 = 16_384;
 
 /// All queues of a level, the blank ones too.

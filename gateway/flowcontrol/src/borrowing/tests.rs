@@ -1,3 +1,5 @@
+//! Documented divisions, departures, and the conservation of seats.
+
 use super::*;
 use crate::limits::{Share, all};
 use proptest::prelude::*;
@@ -75,6 +77,23 @@ fn what_is_not_lendable_stays_even_if_exempt_requests_use_everything() {
     want(&mut claims[0], 5000);
     claims[1..].iter_mut().for_each(|claim| want(claim, 5000));
     assert_eq!(currents(&claims), [5000, 13, 50, 73, 25, 49, 24, 24]);
+}
+
+/// The more exempt requests use, the less the others have together, down to what they do not lend: no
+/// branch hands out seats that another would not.
+#[test]
+fn what_exempt_requests_take_is_given_up_seat_by_seat() {
+    let mut claims = built_in();
+    claims[1..].iter_mut().for_each(|claim| want(claim, 200));
+    let mut others = |exempt: u64| {
+        want(&mut claims[0], exempt);
+        currents(&claims)[1..].iter().sum::<u64>()
+    };
+    for exempt in 0..700 {
+        let expected = 602_u64.saturating_sub(exempt).max(258);
+        let sum = others(exempt);
+        assert!(sum.abs_diff(expected) <= 4, "{exempt} exempt: {sum} instead of {expected}");
+    }
 }
 
 // parity: C13, C14.

@@ -37,7 +37,8 @@ impl Controller {
     /// unusable all the same counts as absent, as in kube-apiserver.
     ///
     /// A level without an object stays until nothing waits or executes there, and takes part in
-    /// borrowing. Mandatory levels are always there. Seats are moved at once, and the adjustment period
+    /// borrowing. (parity: it goes with the adjustment that finds it idle; kube-apiserver looks again as
+    /// soon as it is.) Mandatory levels are always there. Seats are moved at once, and the adjustment period
     /// starts anew: see [`Controller::borrow_due`].
     pub fn configure(&mut self, now: Nanos, schemas: &[FlowSchema], levels: &[PriorityLevelConfiguration]) {
         self.generation += 1;
@@ -98,6 +99,7 @@ impl Controller {
         let (mut room_waiting, mut room_executing) = (0.0, 0.0);
         for (id, limits) in ids.into_iter().zip(limits::all(self.server_limit, &shares)) {
             let Some(entry) = self.levels.get_mut(id) else { continue };
+            // parity: C15. The widest request goes with the queues; kube-apiserver keeps it.
             entry.limits = limits;
             if let Mode::Queue { queues, queue_length_limit, .. } = entry.mode() {
                 room_waiting += f64::from(queues) * f64::from(queue_length_limit);

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use super::{LevelId, SchemaId};
 use crate::meters::SchemaMeters;
 
-/// Schemas that are configured no more but whose counts are kept, as kube-apiserver keeps them until it
-/// restarts. Who renames schemas all the time shall not fill the memory.
+/// Schemas that are configured no more but whose counts are kept. Who renames schemas all the time shall
+/// not fill the memory. parity: kube-apiserver keeps the counts of all, and of levels, until it restarts.
 const FORMER_MAX: usize = 256;
 
 /// The schemas, by [`SchemaId`].
