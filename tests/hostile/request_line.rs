@@ -37,6 +37,10 @@ fn malformed_targets_are_refused() {
         ("GET version HTTP/1.1\r\nHost: usher\r\n\r\n", &[400]),
         ("GET * HTTP/1.1\r\nHost: usher\r\n\r\n", &[400]),
         ("GET /vers\u{0}ion HTTP/1.1\r\nHost: usher\r\n\r\n", &[400]),
+        // parity: kube-apiserver takes these.
+        ("GET /a<b HTTP/1.1\r\nHost: usher\r\n\r\n", &[400]),
+        ("GET /a`b HTTP/1.1\r\nHost: usher\r\n\r\n", &[400]),
+        ("GET /version?a>b HTTP/1.1\r\nHost: usher\r\n\r\n", &[400]),
     ]);
 }
 

@@ -1,7 +1,7 @@
 //! What configuration alone says about a level's seats: nominal, minimum and maximum limit, and the
 //! widest request that it may be asked to carry.
 //!
-//! KEP-1040, "Priority level configuration". All arithmetic is f64, multiplication first, so that the
+//! KEP-1040, "Dispatching". All arithmetic is f64, multiplication first, so that the
 //! values are kube-apiserver's to the bit. The limits in force at a moment are [`crate::borrowing`]'s.
 
 use crate::units::Seats;

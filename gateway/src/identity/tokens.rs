@@ -13,8 +13,8 @@ use super::token_file::TokenFile;
 use super::{Identity, Keys, Options};
 use crate::reload::{Contents, FileFault, Reload, Reloaded};
 
-/// Longest token that is looked at; longer ones are passed on unverified. Service-account tokens have 1 to 2 kB,
-/// and whoever has a longer one that the apiserver accepts loses nothing but its flow.
+/// Longest token that is looked at; parity: longer ones are passed on unverified. Service-account tokens have 1 to
+/// 2 kB, and whoever has a longer one that the apiserver accepts loses nothing but its flow.
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 
 /// See the module.

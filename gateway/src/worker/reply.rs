@@ -32,8 +32,8 @@ impl Failure {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// 504: time was up before the answer began. In the words of kube-apiserver's time-out filter, but a whole
-    /// `metav1.Status` that clients can decode: the filter leaves out what says that it is one.
+    /// 504: time was up before the answer began. In the words of kube-apiserver's time-out filter. parity: a whole
+    /// `metav1.Status` that clients can decode, where the filter leaves out what says that it is one.
     pub(super) fn timed_out() -> Self {
         let message = "Timeout: request did not complete within the allotted timeout";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)

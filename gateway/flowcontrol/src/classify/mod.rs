@@ -1,9 +1,9 @@
 //! Whether the rules of a flow schema match a request: subjects against a user, rules against a digest.
 //!
-//! KEP-1040, "Matching". Rules are compiled once, when a [`crate::plan::Plan`] is, so that a request
-//! costs comparisons only: no allocation, no search for wildcards, no joining of names. A rule matches
-//! if one of its subjects and one of its resource rules (for requests about a path: non-resource rules)
-//! do; a schema matches if one of its rules does.
+//! KEP-1040, "Request Categorization". Rules are compiled once, when a [`crate::plan::Plan`] is, so that
+//! a request costs comparisons only: no allocation, no search for wildcards, no joining of names. A rule
+//! matches if one of its subjects and one of its resource rules (for requests about a path: non-resource
+//! rules) do; a schema matches if one of its rules does.
 
 mod list;
 mod path;

@@ -2,7 +2,7 @@
 //!
 //! Mandatory ones always exist and cannot be changed (but for what `exempt` lends); suggested ones are a
 //! good start that operators may edit. The values are those of Kubernetes v1.36, in the order in which the
-//! maintenance loop visits them. KEP-1040, "Default behavior"; apf-behaviour §1.33. The KEP's text lets
+//! maintenance loop visits them. KEP-1040, "Default Behavior"; apf-behaviour §1.33. The KEP's text lets
 //! `exempt` lend 50 %, every release says 0, and so do we.
 
 use alloc::string::{String, ToString};

@@ -3,7 +3,7 @@
 //! [`decide`] looks at one object, [`Pass`] goes through all of them in the maintenance loop's order:
 //! suggested levels, suggested schemas, mandatory levels, mandatory schemas, then what is to be removed,
 //! schemas before levels. Nothing is written here: a pass hands out one [`Write`] at a time and is told
-//! how the API answered. KEP-1040, "Default behavior"; apf-behaviour §1.36.
+//! how the API answered. KEP-1040, "Default Behavior"; apf-behaviour §1.36.
 //!
 //! An object is kept as built in while its annotation [`AUTO_UPDATE`] says so. Without one, a suggested
 //! object that nobody has edited (generation 1) is kept, an edited one is left alone; mandatory objects are

@@ -4,8 +4,8 @@
 //! make equal plans, in whatever order they come: levels are sorted by name, schemas by precedence and
 //! name. Nothing here looks at an older plan; who applies a plan compares.
 //!
-//! KEP-1040, "Matching" and "Mandatory configuration"; apf-behaviour 1.5 and 1.20. Objects are validated
-//! before they get here; what kube-apiserver would not use is not used here either, and said so.
+//! KEP-1040, "Request Categorization" and "Default Behavior"; apf-behaviour 1.5 and 1.20. Objects are
+//! validated before they get here; what kube-apiserver would not use is not used here either, and said so.
 
 mod levels;
 

@@ -1,8 +1,9 @@
 //! Shuffle sharding: deals a flow a hand of queues out of a deck.
 //!
-//! KEP-1040, "Shuffle Sharding". A mouse shares some queues of its hand with an elephant but hardly
-//! ever all of them ([`collision_probability`]), and its request goes to the emptiest. The cards come
-//! out of the flow's hash by repeated division, so equal hashes give equal hands, without tables.
+//! KEP-1040, "Assignment to a Queue" and "Probability of Collisions". A mouse shares some queues of its
+//! hand with an elephant but hardly ever all of them ([`collision_probability`]), and its request goes to
+//! the emptiest. The cards come out of the flow's hash by repeated division, so equal hashes give equal
+//! hands, without tables.
 
 use core::fmt;
 

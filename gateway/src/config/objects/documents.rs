@@ -1,8 +1,9 @@
 //! From bytes to documents: YAML with several of them a file, or JSON.
 //!
 //! YAML becomes the JSON it stands for, as in kubectl, and everything after this file sees JSON only. Hostile
-//! YAML is stopped by a budget while it is parsed: depth, nodes, aliases. Where YAML's versions differ (`yes`,
-//! `0755`, `1_000`) the word is taken as text, so that another sort of field refuses it instead of guessing.
+//! YAML is stopped by a budget while it is parsed: depth, nodes, aliases. parity: where YAML's versions differ
+//! (`yes`, `0755`, `1_000`) the word is taken as text, so that another sort of field refuses it instead of
+//! guessing.
 
 use serde_json::Value;
 
