@@ -6,6 +6,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::query::hex_pair;
+use crate::objects::status::quoted;
 
 /// Why a request target says nothing about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,9 @@ impl TargetError {
         match self {
             Self::Malformed => String::from("400 Bad Request"),
             Self::NoResource => {
-                let quoted = target.replace('\\', "\\\\").replace('"', "\\\"");
+                let quoted = quoted(target);
                 escape_html(&format!(
-                    "Internal Server Error: \"{quoted}\": failed to create RequestInfo: {self}, {target}"
+                    "Internal Server Error: {quoted}: failed to create RequestInfo: {self}, {target}"
                 ))
             }
         }
