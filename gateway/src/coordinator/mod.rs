@@ -36,6 +36,8 @@ pub struct Settings {
     pub groups: Vec<String>,
     /// Who wants the keys; `None`: keys come from files.
     pub keys_for: Option<Arc<Authenticator>>,
+    /// Whether the issuer of tokens is to be asked for, too: no flag names it.
+    pub issuer_too: bool,
     /// Who wants the number of objects; `None` without flow control.
     pub statistics_for: Option<Post<Command>>,
 }
@@ -55,7 +57,7 @@ pub fn start(settings: Settings) -> io::Result<()> {
         runtime.block_on(async {
             let keys = async {
                 if let Some(authenticator) = settings.keys_for {
-                    keys::refresh(&fetcher, &asker, &authenticator).await;
+                    keys::refresh(&fetcher, &asker, &authenticator, settings.issuer_too).await;
                 }
             };
             let statistics = async {

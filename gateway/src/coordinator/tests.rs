@@ -50,6 +50,7 @@ fn asker(front_proxy: bool) -> Asker {
         front_proxy,
         groups: vec!["one".into(), "two".into()],
         keys_for: None,
+        issuer_too: false,
         statistics_for: None,
     };
     Asker::new(&settings).unwrap()
@@ -110,11 +111,30 @@ fn keys_are_taken_over_and_kept() {
     let authenticator = Authenticator::new(&Options::default()).unwrap();
     let fetch = |answer| {
         let fetcher = Fetcher::new(vec![apiserver(answer).0], None);
-        runtime().block_on(keys::once(&fetcher, &asker(false), &authenticator))
+        runtime().block_on(keys::once(&fetcher, &asker(false), &authenticator, false))
     };
     assert_eq!(fetch(ok(include_str!("../identity/testdata/jwks.json"))), Ok(()));
     assert!(fetch(ok("{}")).unwrap_err().contains("JWKS"));
     assert!(fetch(ok("{\"keys\":[]}")).unwrap_err().contains("no RSA or ECDSA key"));
+}
+
+#[test]
+fn the_issuer_is_fetched_where_no_flag_names_it() {
+    let authenticator = Authenticator::new(&Options::default()).unwrap();
+    let fetch = |answer: &str| {
+        let (server, asked) = apiserver(ok(answer));
+        let fetcher = Fetcher::new(vec![server], None);
+        let outcome = runtime().block_on(keys::once(&fetcher, &asker(false), &authenticator, true));
+        (outcome, asked.try_iter().collect::<String>())
+    };
+    let keys = include_str!("../identity/testdata/jwks.json").trim_start();
+    let both = keys.replacen('{', "{\"issuer\": \"https://a\",", 1);
+    let (outcome, asked) = fetch(&both);
+    assert_eq!(outcome, Ok(()));
+    assert!(asked.contains("GET /.well-known/openid-configuration") && asked.contains("GET /openid/v1/jwks"));
+    assert!(!authenticator.set_fetched_issuer("https://a".into()), "known by now");
+    let (outcome, asked) = fetch("{}");
+    assert!(outcome.unwrap_err().contains("names no issuer") && !asked.contains("jwks"));
 }
 
 #[test]
@@ -148,6 +168,7 @@ fn a_group_that_is_no_header_value_is_refused() {
         front_proxy: true,
         groups: vec!["a\nb".into()],
         keys_for: Some(Arc::new(Authenticator::new(&Options::default()).unwrap())),
+        issuer_too: false,
         statistics_for: None,
     };
     assert!(Asker::new(&settings).unwrap_err().to_string().contains("--upstream-groups"));

@@ -217,6 +217,12 @@ impl Authenticator {
         self.tokens.set_fetched_keys(keys)
     }
 
+    /// Takes over the issuer of service-account tokens that the apiserver names, where no flag does. Returns whether
+    /// it is another than before.
+    pub fn set_fetched_issuer(&self, issuer: String) -> bool {
+        self.tokens.set_fetched_issuer(issuer)
+    }
+
     /// What has been met so far.
     #[must_use]
     pub fn counts(&self) -> Counts {

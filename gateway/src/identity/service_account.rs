@@ -19,12 +19,20 @@ const LEEWAY: i64 = 60;
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// What a token must say besides being signed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expectations {
     /// `--service-account-issuer`, all of them.
     pub(super) issuers: Vec<String>,
     /// `--api-audiences`; a token must be for one of them. Empty: any.
     pub(super) audiences: Vec<String>,
+}
+
+impl Expectations {
+    /// `audiences` as given; empty: the issuers, as kube-apiserver has it.
+    pub(super) fn new(issuers: Vec<String>, audiences: &[String]) -> Self {
+        let audiences = if audiences.is_empty() { issuers.clone() } else { audiences.to_vec() };
+        Self { issuers, audiences }
+    }
 }
 
 /// Why a token was not taken. For counting and for tests; clients only ever see the apiserver's 401.

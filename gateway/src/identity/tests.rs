@@ -217,6 +217,10 @@ fn service_account_tokens_are_verified_once_and_forgotten_with_their_key() {
     assert!(authenticator.set_fetched_keys(jwks()));
     assert!(!authenticator.set_fetched_keys(jwks()), "the same again");
     assert_eq!(name(SA_TIME), SA_NAME, "its key was fetched");
+    assert!(authenticator.set_fetched_issuer("https://elsewhere".into()));
+    assert_eq!(name(SA_TIME), ANONYMOUS, "not its issuer");
+    assert!(authenticator.set_fetched_issuer("https://kubernetes.default.svc".into()));
+    assert_eq!(name(SA_TIME), SA_NAME, "its issuer was fetched");
 }
 
 #[test]

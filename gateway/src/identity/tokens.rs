@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::cache::{Cache, Fingerprint};
 use super::service_account::{Expectations, Token};
@@ -24,7 +24,9 @@ pub(super) struct Tokens {
     key_files: Option<Arc<Reloaded<Keys>>>,
     fetched_keys: ArcSwapOption<Keys>,
     fetches: AtomicU64,
-    expected: Expectations,
+    expected: ArcSwap<Expectations>,
+    /// `--api-audiences`; empty: the issuers.
+    audiences: Vec<String>,
     cache: Cache,
     pub(super) remembered: AtomicU64,
     pub(super) verified: AtomicU64,
@@ -33,8 +35,8 @@ pub(super) struct Tokens {
 
 impl Tokens {
     pub(super) fn new(options: &Options) -> Result<Tokens, FileFault> {
-        let issuers = options.service_account_issuers.clone();
-        let audiences = if options.api_audiences.is_empty() { &issuers } else { &options.api_audiences };
+        let audiences = options.api_audiences.clone();
+        let expected = Expectations::new(options.service_account_issuers.clone(), &audiences);
         let file = options.token_auth_file.as_ref();
         Ok(Tokens {
             file: file
@@ -43,7 +45,8 @@ impl Tokens {
             key_files: key_files(&options.service_account_key_files)?,
             fetched_keys: ArcSwapOption::empty(),
             fetches: AtomicU64::new(0),
-            expected: Expectations { audiences: audiences.clone(), issuers },
+            expected: ArcSwap::from_pointee(expected),
+            audiences,
             cache: Cache::new(),
             remembered: AtomicU64::new(0),
             verified: AtomicU64::new(0),
@@ -62,6 +65,17 @@ impl Tokens {
             return false;
         }
         self.fetched_keys.store(Some(Arc::new(keys)));
+        self.fetches.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Takes over the issuer that the apiserver names.
+    pub(super) fn set_fetched_issuer(&self, issuer: String) -> bool {
+        let expected = Expectations::new(vec![issuer], &self.audiences);
+        if *self.expected.load_full() == expected {
+            return false;
+        }
+        self.expected.store(Arc::new(expected));
         self.fetches.fetch_add(1, Ordering::Release);
         true
     }
@@ -92,7 +106,8 @@ impl Tokens {
             return Some((user, i64::MAX));
         }
         let token = Token::parse(token).ok()?;
-        let by = |keys: &Keys| match token.verify(keys, &self.expected, now) {
+        let expected = self.expected.load();
+        let by = |keys: &Keys| match token.verify(keys, &expected, now) {
             Ok(found) => Some(found),
             Err(refusal) => {
                 tracing::debug!(?refusal, "service-account token not verified");

@@ -101,14 +101,14 @@ impl Rooms {
         options: &Options,
         post: Post<Command>,
     ) -> coordinator::Settings {
-        let fetch_keys = options.authentication.service_account_key_file.is_empty()
-            && !options.authentication.service_account_issuer.is_empty();
+        let fetch_keys = options.authentication.service_account_key_file.is_empty();
         coordinator::Settings {
             upstreams: options.upstream.upstream.clone(),
             tls: self.client.clone(),
             front_proxy: options.upstream.proxy_client_cert_file.is_some(),
             groups: options.upstream.upstream_groups.clone(),
             keys_for: fetch_keys.then(|| Arc::clone(&self.authenticator)),
+            issuer_too: options.authentication.service_account_issuer.is_empty(),
             statistics_for: options.flow_control.enable_priority_and_fairness.then_some(post),
         }
     }
@@ -122,12 +122,6 @@ impl Rooms {
             tracing::warn!(
                 "the apiserver cannot be told who users with certificates are: \
                  give --proxy-client-cert-file and --proxy-client-key-file (kubeadm: front-proxy-client)"
-            );
-        }
-        if authentication.service_account_issuer.is_empty() {
-            tracing::warn!(
-                "service accounts are not known here and share the flows of the unauthenticated: \
-                 give kube-apiserver's --service-account-issuer"
             );
         }
         for warning in &self.objects.current().warnings {

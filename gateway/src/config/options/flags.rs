@@ -84,7 +84,8 @@ pub struct Authentication {
     /// the upstream's /openid/v1/jwks
     #[arg(long, value_name = "FILE")]
     pub service_account_key_file: Vec<PathBuf>,
-    /// Issuer of service-account tokens; repeatable
+    /// Issuer of service-account tokens; repeatable. Without it the one that the upstream's
+    /// /.well-known/openid-configuration names
     #[arg(long, value_name = "ISSUER")]
     pub service_account_issuer: Vec<String>,
     /// Audiences a service-account token may be for; without it the issuers
