@@ -133,7 +133,7 @@ fn it_serves_and_says_where_and_ends_when_asked() {
     let answer = get(&serving.insecure, "/api/v1/pods");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
     assert!(answer.contains("X-Kubernetes-Pf-Prioritylevel-Uid"), "{answer}");
-    assert!(get(&serving.admin, "/readyz").ends_with("ok"));
+    assert!(awaited(|| get(&serving.admin, "/readyz").ends_with("ok")));
     let metrics = get(&serving.admin, "/metrics");
     let series = "apiserver_flowcontrol_dispatched_requests_total{flow_schema=\"catch-all\",priority_level=\"catch-all\"}";
     let global = series.replace("catch-all", "global-default");
@@ -190,7 +190,7 @@ fn without_flow_control_the_admin_port_says_so() {
     let serving = Serving::start(&["--enable-priority-and-fairness=false"]);
     let answer = get(&serving.insecure, "/api/v1/pods");
     assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("X-Kubernetes-Pf"), "{answer}");
-    assert!(get(&serving.admin, "/readyz").ends_with("ok"));
+    assert!(awaited(|| get(&serving.admin, "/readyz").ends_with("ok")));
     let dump = get(&serving.admin, "/debug/api_priority_and_fairness/dump_queues");
     assert!(dump.contains("flow control is off"), "{dump}");
     assert_eq!(serving.end(), 0);

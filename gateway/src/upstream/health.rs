@@ -17,6 +17,7 @@ pub(super) async fn watch_over(upstream: Weak<Upstream>, pool: Weak<Pool>) {
         let settings = upstream.settings.clone();
         drop(upstream); // nothing is kept alive by being asked after
         let well = ring::within(settings.health_timeout, is_well(&pool, &settings)).await.unwrap_or(false);
+        pool.answered.set(pool.answered.get() || well);
         if pool.healthy.replace(well) != well {
             tracing::warn!(server = %pool.server, well, "an apiserver's health changed");
         }

@@ -1,10 +1,10 @@
 //! HTTP/2 connections: many watches on each.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -24,13 +24,15 @@ use crate::wire::Wire;
 pub(super) struct Shared {
     sender: SendRequest<Upload>,
     streams: Cell<usize>,
-    /// Streams that the server allows.
-    streams_max: Cell<usize>,
+    allowed: Allowed,
     /// Over, or refusing new streams.
     closed: Cell<bool>,
     /// Since when it has no stream.
     pub(super) idle_since: Cell<Nanos>,
 }
+
+/// How many streams the server allows now; asked of the connection itself, which hears of it by the way.
+struct Allowed(Box<dyn Fn() -> usize>);
 
 /// A stream.
 #[derive(Debug)]
@@ -39,6 +41,13 @@ pub(super) struct Lease(Rc<Shared>);
 /// Bytes of one watch that may be on their way while its client does not read. Enough for a burst of events at
 /// full speed within a data centre.
 const STREAM_WINDOW: u32 = 256 * 1024;
+/// Streams of a connection whose server has not said yet how many it allows. A watch beyond its number would wait
+/// for another to end, which may be never.
+const STREAMS_UNTOLD: usize = 1;
+/// SETTINGS are the first thing that a server says; looked for as often as this, so long.
+const LOOKS_MAX: u32 = 100;
+/// See [`LOOKS_MAX`].
+const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 /// A connection that has said nothing for so long is asked whether it is alive, as client-go does.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// And is over if it does not answer in that time, as in client-go.
@@ -53,8 +62,9 @@ pub(super) async fn start(
 ) -> Result<Rc<Shared>, Fault> {
     // The connection's window must hold all streams' windows: else slow watchers stop the fast ones.
     let window = STREAM_WINDOW.saturating_mul(u32::try_from(streams_max).unwrap_or(u32::MAX)).min(WINDOW_MAX);
-    let (sender, mut connection) = Builder::new(ring::Executor)
+    let (sender, connection) = Builder::new(ring::Executor)
         .timer(ring::Timer)
+        .initial_max_send_streams(STREAMS_UNTOLD)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(window)
         .keep_alive_interval(PING_INTERVAL)
@@ -62,24 +72,20 @@ pub(super) async fn start(
         .handshake(TokioIo::new(wire))
         .await
         .map_err(Fault::Closed)?;
+    let connection = Rc::new(RefCell::new(connection));
+    let asked = Rc::clone(&connection);
+    let allowed = move || asked.try_borrow().map_or(0, |connection| connection.current_max_send_streams());
     let shared = Rc::new(Shared {
         sender,
         streams: Cell::new(0),
-        streams_max: Cell::new(connection.current_max_send_streams()),
+        allowed: Allowed(Box::new(allowed)),
         closed: Cell::new(false),
         idle_since: Cell::new(ring::now()),
     });
     pool.shared[lane(presents)].borrow_mut().push(Rc::clone(&shared));
     let (weak, pool) = (Rc::downgrade(&shared), Rc::downgrade(pool));
     ring::spawn(async move {
-        poll_fn(|cx| {
-            let over = Pin::new(&mut connection).poll(cx).is_ready();
-            if let Some(shared) = weak.upgrade() {
-                shared.streams_max.set(connection.current_max_send_streams());
-            }
-            if over { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        let _ = poll_fn(|cx| Pin::new(&mut *connection.borrow_mut()).poll(cx)).await; // its end is all we want to know
         if let (Some(shared), Some(pool)) = (weak.upgrade(), pool.upgrade()) {
             shared.closed.set(true);
             pool.shared[lane(presents)].borrow_mut().retain(|other| !Rc::ptr_eq(other, &shared));
@@ -161,7 +167,17 @@ fn absolute_form(request: &mut Request<Upload>, server: &Server) {
 impl Shared {
     /// Whether another stream fits.
     pub(super) fn has_room(&self, streams_max: usize) -> bool {
-        !self.is_over() && self.streams.get() < streams_max.min(self.streams_max.get())
+        !self.is_over() && self.streams.get() < streams_max.min((self.allowed.0)())
+    }
+
+    /// Done when the server has said how many streams it allows, or does not say.
+    pub(super) async fn told(&self) {
+        for _ in 0..LOOKS_MAX {
+            if (self.allowed.0)() > STREAMS_UNTOLD || self.is_over() {
+                return;
+            }
+            ring::sleep_until(ring::now() + LOOK_EVERY).await;
+        }
     }
 
     /// Whether it takes no more streams.
@@ -172,6 +188,14 @@ impl Shared {
     /// Whether it has no streams.
     pub(super) fn is_idle(&self) -> bool {
         self.streams.get() == 0
+    }
+}
+
+// === impl Allowed ===
+
+impl fmt::Debug for Allowed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0)().fmt(formatter)
     }
 }
 
@@ -228,7 +252,7 @@ mod tests {
             let shared = Rc::new(Shared {
                 sender,
                 streams: Cell::new(0),
-                streams_max: Cell::new(1),
+                allowed: Allowed(Box::new(|| 1)),
                 closed: Cell::new(false),
                 idle_since: Cell::new(ring::now()),
             });

@@ -7,7 +7,8 @@ use super::{Pool, Upstream};
 pub struct Look {
     /// Its URL.
     pub server: String,
-    /// Whether it answered the last question after its health.
+    /// Whether it answered the last question after its health. Requests go to one that was not asked yet, but nobody
+    /// is told that it is well.
     pub healthy: bool,
     /// Unused HTTP/1.1 connections.
     pub http1_idle: usize,
@@ -27,7 +28,7 @@ impl Pool {
     fn look(&self) -> Look {
         Look {
             server: self.server.to_string(),
-            healthy: self.healthy.get(),
+            healthy: self.healthy.get() && self.answered.get(),
             http1_idle: self.idle.iter().map(|idle| idle.borrow().len()).sum(),
             http2: self.shared.iter().map(|shared| shared.borrow().len()).sum(),
         }

@@ -24,11 +24,13 @@ pub use look::Look;
 pub use upload::{Upload, UploadFault};
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
+use tokio::sync::Mutex;
 
 use crate::ring;
 use crate::tls;
@@ -82,10 +84,19 @@ struct Pool {
     server: Server,
     /// Whether it answered the last question. Believed until shown otherwise.
     healthy: Cell<bool>,
+    /// Whether it has answered a question yet.
+    answered: Cell<bool>,
     /// It turned out not to speak HTTP/2.
     http1_only: Cell<bool>,
     idle: [RefCell<Vec<http1::Idle>>; 2],
     shared: [RefCell<Vec<Rc<http2::Shared>>>; 2],
+    /// HTTP/2 connections are made one after the other: thousands of watches that come at once share some tens, where
+    /// each would make one of its own if it did not wait for the one being made.
+    making: [Arc<Mutex<()>>; 2],
+    /// How many were made.
+    made: Cell<u64>,
+    /// How many attempts failed. Who waited for one of them need not try again.
+    failed: Cell<u64>,
 }
 
 /// A request that was not sent, to be sent elsewhere; and why.
@@ -218,9 +229,13 @@ impl Pool {
         Self {
             server,
             healthy: Cell::new(true),
+            answered: Cell::new(false),
             http1_only: Cell::new(false),
             idle: Default::default(),
             shared: Default::default(),
+            making: Default::default(),
+            made: Cell::new(0),
+            failed: Cell::new(0),
         }
     }
 
@@ -272,20 +287,39 @@ impl Pool {
         presents: Presents,
         fresh: bool,
     ) -> Result<Option<Rc<http2::Shared>>, Fault> {
-        let at_hand = self.shared[lane(presents)]
-            .borrow()
-            .iter()
-            .find(|shared| !fresh && shared.has_room(settings.streams_per_connection_max))
-            .cloned();
-        if at_hand.is_some() {
-            return Ok(at_hand);
+        let at_hand = || {
+            let shared = self.shared[lane(presents)].borrow();
+            shared.iter().find(|shared| shared.has_room(settings.streams_per_connection_max)).cloned()
+        };
+        if let Some(shared) = at_hand().filter(|_| !fresh) {
+            return Ok(Some(shared));
         }
-        let wire = connect::connect(settings, &self.server, presents, tls::Protocol::Http2).await?;
+        let (made, failed) = (self.made.get(), self.failed.get());
+        let turn = Arc::clone(&self.making[lane(presents)]).lock_owned().await;
+        if self.http1_only.get() {
+            return Ok(None);
+        }
+        if let Some(shared) = at_hand().filter(|_| !fresh || self.made.get() != made) {
+            return Ok(Some(shared));
+        }
+        if self.failed.get() != failed {
+            let same = io::Error::other("so did an attempt that this one waited for");
+            return Err(Fault::Connect(same));
+        }
+        let wire = connect::connect(settings, &self.server, presents, tls::Protocol::Http2).await;
+        let wire = wire.inspect_err(|_| self.failed.set(self.failed.get() + 1))?;
+        self.made.set(self.made.get() + 1);
         if wire.protocol() != Some(b"h2") {
             self.http1_only.set(true);
             return Ok(None);
         }
-        http2::start(wire, self, presents, settings.streams_per_connection_max).await.map(Some)
+        let shared = http2::start(wire, self, presents, settings.streams_per_connection_max).await?;
+        let told = shared.clone();
+        ring::spawn(async move {
+            told.told().await;
+            drop(turn); // those who wait know how many of them fit
+        });
+        Ok(Some(shared))
     }
 }
 

@@ -21,8 +21,11 @@ fn servers_take_turns_and_the_unhealthy_ones_are_passed_over() {
     let ports =
         |count: usize| -> Vec<u16> { (0..count).map(|_| upstream.choose(0).unwrap().server.port).collect() };
     assert_eq!(ports(4), [2, 3, 1, 2]);
+    assert!(upstream.look().iter().all(|server| !server.healthy), "none has answered yet");
+    upstream.servers.iter().for_each(|pool| pool.answered.set(true));
     upstream.servers[0].healthy.set(false);
-    assert_eq!(upstream.healthy(), 2);
+    let well: Vec<bool> = upstream.look().iter().map(|server| server.healthy).collect();
+    assert_eq!((upstream.healthy(), well), (2, vec![false, true, true]));
     assert_eq!(ports(3), [3, 2, 2]);
     upstream.servers.iter().for_each(|pool| pool.healthy.set(false));
     let mut tried: Vec<u16> = (0..3).map(|attempt| upstream.choose(attempt).unwrap().server.port).collect();

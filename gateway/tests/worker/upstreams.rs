@@ -16,6 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use usher::identity::{Authenticator, Options};
 use usher::tls;
 use usher::upstream::{self, Server};
+use usher::worker::AdmissionSettings;
+use usher_flowcontrol::units::Seats;
 
 use crate::stub::{Body, Pen, open, text};
 use crate::world::{Client, World, get, patiently};
@@ -137,6 +139,7 @@ async fn watches_share_http2_connections_and_short_requests_do_not() {
         settings.authenticator = authenticator;
         settings.upstream = upstream::Settings::new(vec![server], Some(tls));
         settings.watch_quiet = Duration::from_millis(1);
+        settings.admission = AdmissionSettings::FlowControl { server_limit: Seats(100) };
     })
     .await;
     let mut watchers = Vec::new();
@@ -171,6 +174,21 @@ async fn watches_share_http2_connections_and_short_requests_do_not() {
     let mut another = world.client().await;
     another.send(WATCH).await;
     assert_eq!(next(&mut arrived).await.connection, seen[1].connection);
+
+    // Many at once share connections as well.
+    let mut herd = Vec::new();
+    for _ in 0..12 {
+        let mut watcher = world.client().await;
+        watcher.send(WATCH).await;
+        herd.push(watcher);
+    }
+    let mut connections = std::collections::BTreeMap::new();
+    for _ in 0..herd.len() {
+        let watch = next(&mut arrived).await;
+        *connections.entry(watch.connection).or_insert(0) += 1;
+        seen.push(watch); // keeps it open
+    }
+    assert!(connections.len() <= 9 && connections.values().all(|streams| *streams <= 2), "{connections:?}");
 
     let mut stranger = world.client().await; // who would make kube-apiserver end the connection
     stranger.send(get("/api/v1/pods?watch=1")).await;
