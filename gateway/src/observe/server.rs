@@ -29,6 +29,10 @@ const CONNECTIONS_MAX: usize = 64;
 /// How long a request's head may take to arrive, and a connection to be used again.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a connection is used. One whose client does not read its answer must not keep its place for ever; a
+/// scraper or a probe opens a new one.
+const CONNECTION_MAX: Duration = Duration::from_secs(600);
+
 /// Before accepting is tried again when the system refuses (no descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -189,8 +193,12 @@ async fn serve(listener: tokio::net::TcpListener, router: Router) {
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
             // A client that broke off has nobody to be told of it.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            if tokio::time::timeout(CONNECTION_MAX, connection.as_mut()).await.is_err() {
+                connection.as_mut().graceful_shutdown();
+                let _ = tokio::time::timeout(HEADER_TIMEOUT, connection).await;
+            }
             drop(place);
         });
     }

@@ -8,14 +8,20 @@ use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that the kernel holds ready until they are accepted. Linux cuts it to `net.core.somaxconn`;
 /// a herd of kubelets that reconnects at once is some thousands.
 const BACKLOG: i32 = 4096;
+
+/// A connection that has been silent for so long is probed, again and again; nine probes without an answer end it
+/// (the kernel's default). A peer that lost its power while a `logs -f` or an `exec` was silent would else keep it
+/// for ever. Go's default, and so kube-apiserver's.
+const PROBE_AFTER: Duration = Duration::from_secs(15);
 
 /// A listening socket for any number of workers: with `shared`, further sockets may listen on the same address
 /// and the kernel spreads connections over them.
@@ -92,6 +98,8 @@ impl Listener {
 impl Stream {
     fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nodelay(true)?; // answers are written whole, nothing is gained by waiting for more
+        let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_AFTER);
+        SockRef::from(&tcp).set_tcp_keepalive(&probes)?;
         Ok(Self(Rc::new(Socketed {
             tcp: RefCell::new(tcp),
             forgotten: Cell::new(false),
