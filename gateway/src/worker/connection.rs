@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -14,9 +14,11 @@ use http::Response;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rustls::server::Acceptor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::{TlsAcceptor, TlsStream};
+use tokio_rustls::{LazyConfigAcceptor, TlsStream};
 use usher_flowcontrol::controller::FlowCache;
+use usher_flowcontrol::units::Nanos;
 
 use super::body::Body;
 use super::host::Hosted;
@@ -71,6 +73,17 @@ const STREAMS_AHEAD: u32 = 16;
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 /// And is gone if it does not answer in that time.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Streams that a client reset before we looked at them, and errors of its streams, until the connection ends:
+/// "rapid reset" (CVE-2023-44487) and its kin cost the client as much as us. h2's own defaults.
+const RESETS_UNSEEN_MAX: usize = 20;
+/// See [`RESETS_UNSEEN_MAX`].
+const RESETS_OF_OURS_MAX: usize = 1024;
+/// After GOAWAY to a connection without requests. A client that keeps it all the same, or does not take the end of
+/// an answer, must not keep our memory.
+const GOAWAY_TIMEOUT: Nanos = Nanos::from_millis(5_000);
+/// While a worker drains, a client whose answer began before, without `Connection: close`, may use its connection
+/// once more: it has sent the next request before it can see that we close. That one is answered, as the last.
+const DRAIN_LINGER: Nanos = Nanos::from_millis(500);
 /// For what a closed connection's client has not read yet: closing with unread bytes of its own would
 /// make the kernel throw our last answer away.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -111,11 +124,15 @@ async fn begin(worker: &Worker, stream: Stream, tls: Option<&tls::Server>) -> Op
     Some((wire, is_http2))
 }
 
-/// TLS, within its time, when it is its turn.
+/// TLS, within its time, when it is its turn. A client that says nothing takes no turn from those who do.
 async fn handshake(worker: &Worker, stream: Stream, tls: &tls::Server) -> Option<Wire> {
     let limited = async {
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        if worker.handshakes.available_permits() == 0 {
+            worker.counters.handshakes_delayed.add();
+        }
         let _turn = worker.handshakes.acquire().await;
-        TlsAcceptor::from(tls.current()).accept(stream).await
+        hello.into_stream(tls.current()).await
     };
     match ring::within(worker.settings.limits.handshake_timeout, limited).await {
         Some(Ok(stream)) => Some(Wire::tls(TlsStream::Server(stream))),
@@ -168,19 +185,20 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
         .title_case_headers(true) // as Go spells them
         .serve_connection(TokioIo::new(wire), service);
     let drain = worker.drain.lookout();
-    let (mut draining, mut quiet) = (false, Quiet::new(limits));
+    let (mut last, mut quiet) = (Last::default(), Quiet::new(limits));
     let polled = poll_fn(|cx| {
         loop {
             if let Poll::Ready(done) = connection.poll_without_shutdown(cx) {
                 return Poll::Ready(Ended::ByItself(done));
             }
-            if draining || drain.poll(cx).is_pending() {
+            if drain.poll(cx).is_pending() {
                 break;
             }
-            // What the client had sent by now has been read: it is answered, then that is all.
-            draining = true;
             if !client.asked.get() {
                 return Poll::Ready(Ended::Drained); // hyper would wait for a first request
+            }
+            if last.poll(cx, client.busy.get() > 0).is_pending() {
+                break;
             }
             Pin::new(&mut connection).graceful_shutdown();
         }
@@ -216,6 +234,9 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
         .timer(ring::Timer)
         .max_concurrent_streams(limits.streams)
+        .max_pending_accept_reset_streams(RESETS_UNSEEN_MAX)
+        .max_local_error_reset_streams(RESETS_OF_OURS_MAX)
+        .max_send_buf_size(usize::try_from(limits.body_bytes).unwrap_or(usize::MAX))
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .initial_stream_window_size(limits.body_bytes)
         .initial_connection_window_size(limits.body_bytes.saturating_mul(STREAMS_AHEAD))
@@ -226,6 +247,7 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let mut connection = pin!(connection);
     let drain = worker.drain.lookout();
     let (mut draining, mut quiet) = (false, Quiet::new(limits));
+    let mut going: Option<Pin<Box<ring::Sleep>>> = None;
     let ended = poll_fn(|cx| {
         if !draining && drain.poll(cx).is_ready() {
             draining = true;
@@ -241,11 +263,37 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
             draining = true; // GOAWAY, then the end
             connection.as_mut().graceful_shutdown();
         }
-        Poll::Pending
+        if !draining || busy {
+            going = None;
+            return Poll::Pending;
+        }
+        let going = going.get_or_insert_with(|| Box::pin(ring::sleep_until(ring::now() + GOAWAY_TIMEOUT)));
+        going.as_mut().poll(cx).map(|()| Ended::Drained)
     })
     .await;
     if let Ended::ByItself(result) = ended {
         note(worker, result);
+    }
+}
+
+/// The last time for a connection's next request, while the worker drains.
+#[derive(Default)]
+struct Last {
+    alarm: Option<Pin<Box<ring::Sleep>>>,
+    over: bool,
+}
+
+impl Last {
+    /// Ready once, when nothing more is to come; `busy`: a request is being answered.
+    fn poll(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<()> {
+        if self.over || busy {
+            self.alarm = None;
+            return Poll::Pending;
+        }
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(ring::sleep_until(ring::now() + DRAIN_LINGER)));
+        ready!(alarm.as_mut().poll(cx));
+        self.over = true;
+        Poll::Ready(())
     }
 }
 

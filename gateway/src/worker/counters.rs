@@ -47,6 +47,8 @@ counters! {
     connections_refused_full,
     /// Times that accepting failed for want of descriptors or memory.
     accept_failed,
+    /// TLS handshakes that had to wait for their turn.
+    handshakes_delayed,
     /// TLS handshakes that failed.
     handshakes_failed,
     /// TLS handshakes that took too long.

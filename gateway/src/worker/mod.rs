@@ -9,6 +9,7 @@
 //! awaits the answer and then by the answer's body.
 
 mod admission;
+mod audit;
 mod body;
 mod command;
 mod connection;

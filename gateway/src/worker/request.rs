@@ -6,15 +6,17 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use http::{Method, Request, Response, Uri, request};
+use http::header::{CONNECTION, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri, Version, request};
 use hyper::body::Incoming;
 use usher_flowcontrol::request_info::{RequestInfo, TargetError};
 use usher_flowcontrol::units::Nanos;
 use usher_flowcontrol::wait_limit::Execution;
 
 use super::Worker;
+use super::audit::AuditId;
 use super::body::{Body, Held, Pass, Registered, Watch};
-use super::connection::Client;
+use super::connection::{Client, Progress};
 use super::entrance::{self, Admitted};
 use super::headers::{self, Asked};
 use super::host::Host;
@@ -46,26 +48,36 @@ pub(super) async fn serve(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let progress = client.begin();
+    let version = request.version();
+    let mut response = answer(&client, request, &progress).await;
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if client.worker.drain.is_raised() && version < Version::HTTP_2 && !switches {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(progress.answered(response))
+}
+
+/// Its steps.
+async fn answer(client: &Rc<Client>, request: Request<Incoming>, progress: &Progress) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
     let well_formed = headers::framing(&parts.headers).and_then(|()| headers::origin_form(&mut parts));
     if let Err(sentence) = well_formed {
         client.worker.counters.refused_malformed.add();
-        return Ok(progress.answered(reply::malformed(sentence)));
+        return reply::malformed(sentence);
     }
+    let audit_id = AuditId::of(&parts.headers);
     let (method, target) = (parts.method.clone(), parts.uri.clone());
-    let known = match get_to_know(&client, &method, &target, &mut parts) {
+    let known = match get_to_know(client, &method, &target, &mut parts) {
         Ok(known) => known,
-        Err(refusal) => return Ok(progress.answered(*refusal)),
+        Err(refusal) => return audit_id.put_on(*refusal),
     };
     progress.waits();
     let admitted = match entrance::admit(&known, &parts.headers).await {
         Ok(admitted) => admitted,
-        Err(refusal) => return Ok(progress.answered(*refusal)),
+        Err(refusal) => return audit_id.put_on(*refusal),
     };
     progress.executes();
-    let upload = Upload::new(body);
-    let response = execute(&known, admitted, parts, upload).await;
-    Ok(progress.answered(response))
+    execute(&known, admitted, parts, Upload::new(body), audit_id).await
 }
 
 /// Attributes, deadline, caller; and the headers as the apiserver shall see them.
@@ -109,6 +121,7 @@ async fn execute(
     admitted: Admitted,
     mut parts: request::Parts,
     upload: Upload,
+    audit_id: AuditId,
 ) -> Response<Body> {
     let worker = &known.client.worker;
     worker.counters.executed.add();
@@ -141,7 +154,7 @@ async fn execute(
     let mut response = match answer {
         Ok(Answer::Plain(response)) => relay(known, *response, held),
         Ok(Answer::Switched(response)) => *response,
-        Err(missing) => missing.answer(worker, accept),
+        Err(missing) => audit_id.put_on(missing.answer(worker, accept)),
     };
     if let Some(uids) = uids {
         uids.put_on(response.headers_mut());

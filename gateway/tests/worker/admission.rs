@@ -200,6 +200,7 @@ async fn without_flow_control_two_limits_hold() {
     second.send(get("/api/v1/pods")).await;
     let answer = second.answer().await;
     assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));
+    assert!(answer.header("audit-id").is_some_and(|id| id.len() == 36), "{}", answer.head);
     assert!(answer.header("x-kubernetes-pf-flowschema-uid").is_none());
     second.send("POST /api/v1/pods HTTP/1.1\r\nHost: usher\r\nContent-Length: 0\r\n\r\n").await;
     world.stub.next().await.answer(text("written"));

@@ -73,3 +73,24 @@ async fn what_takes_longer_than_the_grace_is_cut_off() {
     seen.abandoned().await;
     tokio::task::spawn_blocking(|| world.worker.join().unwrap()).await.unwrap();
 }
+
+#[tokio::test]
+async fn whose_answer_had_begun_may_use_the_connection_once_more() {
+    let mut world = World::new().await;
+    let mut client = world.client().await;
+    client.send(get("/x")).await;
+    let (pen, response) = open();
+    world.stub.next().await.answer(response);
+    pen.write("half");
+    assert_eq!(client.head().await.header("connection"), None);
+    world.worker.send(Command::Drain { grace: GRACE }).unwrap();
+    world.until("the drain to begin", |snapshot| snapshot.draining).await;
+    drop(pen);
+    client.read_until("0\r\n\r\n").await;
+    client.send(get("/y")).await;
+    world.stub.next().await.answer(text("the last"));
+    let answer = client.answer().await;
+    assert_eq!((answer.body.as_str(), answer.header("connection")), ("the last", Some("close")));
+    assert_eq!(client.read_all().await, "");
+    tokio::task::spawn_blocking(|| world.worker.join().unwrap()).await.unwrap();
+}

@@ -232,3 +232,15 @@ async fn too_many_connections_wait_for_each_other() {
     assert_eq!(second.answer().await.body, "second");
     world.done().await;
 }
+
+#[tokio::test]
+async fn a_client_that_does_not_go_when_told_to_is_cut_off() {
+    let world = World::with(|settings| settings.limits.header_timeout = Duration::from_millis(50)).await;
+    let mut client = world.client().await;
+    // HTTP/2's preface and empty SETTINGS; then it neither asks, nor answers pings, nor leaves.
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+    let said = client.read_all().await;
+    assert!(said.as_bytes().windows(4).any(|frame| frame == [8, 7, 0, 0]), "GOAWAY came first: {said:?}");
+    assert_eq!(world.counters().await.idle_timeouts, 1);
+    world.done().await;
+}

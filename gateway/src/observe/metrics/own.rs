@@ -69,6 +69,12 @@ static COUNTED: &[Counted] = &[
             (&["protocol-error"], |c| c.connections_broken),
         ],
     ),
+    counter(
+        "usher_handshakes_delayed_total",
+        &[],
+        "TLS handshakes that had to wait for their turn (--max-handshakes).",
+        &[(&[], |c| c.handshakes_delayed)],
+    ),
     counter("usher_requests_total", &[], "Requests received.", &[(&[], |c| c.requests)]),
     counter(
         "usher_requests_executed_total",
