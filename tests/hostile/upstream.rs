@@ -150,7 +150,8 @@ fn converse(
             target: words.next().unwrap_or_default().to_owned(),
             head: head.clone(),
         };
-        let own = ["/readyz", "/openid/", "/metrics"].iter().any(|path| request.target.starts_with(path));
+        let own = ["/readyz", "/openid/", "/.well-known/", "/metrics"];
+        let own = own.iter().any(|path| request.target.starts_with(path));
         let next = if own {
             answer(&mut stream, "200 OK", "ok")?
         } else {

@@ -10,6 +10,9 @@ use usher_flowcontrol::units::Nanos;
 use super::{Attempt, Kind, Pool, Presents, Settings, Upload, Upstream};
 use crate::ring;
 
+/// How soon a server is asked again that was not well: it, or usher, has just been started perhaps.
+const UNWELL_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Asks one server again and again, for as long as somebody holds it.
 pub(super) async fn watch_over(upstream: Weak<Upstream>, pool: Weak<Pool>) {
     loop {
@@ -22,7 +25,9 @@ pub(super) async fn watch_over(upstream: Weak<Upstream>, pool: Weak<Pool>) {
             tracing::warn!(server = %pool.server, well, "an apiserver's health changed");
         }
         drop(pool);
-        ring::sleep_until(later(settings.health_interval)).await;
+        let pause =
+            if well { settings.health_interval } else { settings.health_interval.min(UNWELL_INTERVAL) };
+        ring::sleep_until(later(pause)).await;
     }
 }
 
