@@ -6,6 +6,9 @@
 /// A connection of a client and one to the apiserver.
 const PER_CONNECTION: u64 = 2;
 
+/// Listeners, files, the admin port and its clients, unused connections to apiservers.
+const BESIDES: u64 = 1024;
+
 /// Raises the limit, and warns if it does not suffice for so many connections.
 pub(super) fn raise(connections: usize) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -18,9 +21,11 @@ pub(super) fn raise(connections: usize) {
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
         limit = raised;
     }
-    if limit.rlim_cur < connections as u64 * PER_CONNECTION {
+    let needed = (connections as u64).saturating_mul(PER_CONNECTION).saturating_add(BESIDES);
+    if limit.rlim_cur < needed {
         tracing::warn!(
             descriptors = limit.rlim_cur,
+            needed,
             connections,
             "there may be fewer file descriptors than --max-connections needs; raise LimitNOFILE, or lower the flag"
         );

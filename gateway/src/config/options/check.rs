@@ -138,6 +138,15 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
             faults.push(format!("--{flag} must be at least {BYTES_MIN}"));
         }
     }
+    for (flag, count, max) in [
+        ("max-header-lines", limits.max_header_lines, HEADER_LINES_MAX),
+        ("max-body-buffer-bytes", limits.max_body_buffer_bytes as usize, BODY_BYTES_MAX),
+        ("max-handshakes", limits.max_handshakes, HANDSHAKES_MAX),
+    ] {
+        if count > max {
+            faults.push(format!("--{flag} can be {max} at most"));
+        }
+    }
     let times = [
         ("handshake-timeout", limits.handshake_timeout),
         ("header-timeout", limits.header_timeout),
@@ -150,3 +159,9 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
 
 /// hyper's smallest read buffer: below it not even a plain request fits.
 const BYTES_MIN: usize = 8 << 10;
+/// A map of headers (crate `http`) holds some 24 000; some are added on the way.
+const HEADER_LINES_MAX: usize = 16_384;
+/// A connection's window is that of several streams, and must fit into 31 bits (RFC 9113, section 6.9.1).
+const BODY_BYTES_MAX: usize = 64 << 20;
+/// More than there are ports of a client's address; what counts them needs some bound.
+const HANDSHAKES_MAX: usize = 65_536;

@@ -209,6 +209,9 @@ fn what_is_missing_or_does_not_go_together_is_said_with_its_remedy() {
         (&["--upstream-groups=a\nb"], "--upstream-groups: \"a\\nb\" is not the name of a group"),
         (&["--max-connections=0"], "--max-connections must be more than 0"),
         (&["--max-header-bytes=1"], "--max-header-bytes must be at least 8192"),
+        (&["--max-body-buffer-bytes=4294967295"], "--max-body-buffer-bytes can be 67108864 at most"),
+        (&["--max-header-lines=100000"], "--max-header-lines can be 16384 at most"),
+        (&["--max-handshakes=18446744073709551615"], "--max-handshakes can be 65536 at most"),
         (&["--idle-timeout=0"], "--idle-timeout must be more than 0"),
     ] {
         check_refused(Given { arguments, ..NOTHING }, complaint);
