@@ -2,7 +2,9 @@
 use super::*;
 use crate::level::Mode;
 use crate::objects::bootstrap::{suggested_levels, suggested_schemas};
-use crate::objects::{LevelReference, LimitResponse, Queuing};
+use crate::objects::{
+    LevelReference, LimitResponse, NamedSubject, PolicyRules, Queuing, ResourceRule, Subject,
+};
 use crate::shuffle::InvalidHand;
 use alloc::string::ToString;
 use proptest::prelude::*;
@@ -140,7 +142,56 @@ fn nobody_in_particular_goes_to_the_catch_all() {
     assert_eq!(why.len(), found.schema);
 }
 
+/// A schema for one user (or all) and one verb (or all).
+fn narrow(name: &str, precedence: i32, user: &str, verb: &str) -> FlowSchema {
+    let list = |text: &str| Vec::from([text.to_string()]);
+    let mut schema = schema(name, precedence, "l");
+    let user = Some(NamedSubject { name: user.into() });
+    schema.spec.rules = [PolicyRules {
+        subjects: [Subject { kind: "User".into(), user, ..Subject::default() }].into(),
+        resource_rules: [ResourceRule {
+            verbs: list(verb),
+            api_groups: list("*"),
+            resources: list("*"),
+            cluster_scope: true,
+            namespaces: list("*"),
+        }]
+        .into(),
+        ..PolicyRules::default()
+    }]
+    .into();
+    schema
+}
+
 proptest! {
+    /// Of all schemas that match, found by asking each of them, the one of least precedence, then name.
+    #[test]
+    fn the_best_match_is_the_least_of_all_matches(
+        written in prop::collection::vec((1..4_i32, 0..3_usize, 0..3_usize), 0..9),
+        user in 0..2_usize,
+        verb in 0..2_usize,
+        master in any::<bool>(),
+    ) {
+        let (users, verbs, methods) = (["alice", "bob", "*"], ["get", "create", "*"], ["GET", "POST"]);
+        let name = |index: usize| alloc::format!("s{}", index * 7 % 10);
+        let objects: Vec<_> = written
+            .iter()
+            .enumerate()
+            .map(|(index, &(precedence, user, verb))| narrow(&name(index), precedence, users[user], verbs[verb]))
+            .collect();
+        let plan = Plan::compile(&objects, &[level("l", 2, 1)]);
+        let groups: Vec<String> = master.then(|| "system:masters".into()).into_iter().collect();
+        let info = RequestInfo::parse(methods[verb], "/api/v1/pods/x").expect("valid");
+        let found = plan.classify(User { name: users[user], groups: &groups }, &info);
+
+        let fits = |wanted: usize, is: usize| wanted == 2 || wanted == is;
+        let matches = (0..).zip(&written).filter(|(_, (_, of, on))| fits(*of, user) && fits(*on, verb));
+        let least = matches.map(|(index, (precedence, _, _))| (*precedence, name(index))).min();
+        let expected = if master { Some(EXEMPT.into()) } else { least.map(|(_, name)| name) };
+        prop_assert_eq!(found.matched, expected.is_some());
+        prop_assert_eq!(&plan.schemas()[found.schema].name, expected.as_deref().unwrap_or(CATCH_ALL));
+    }
+
     #[test]
     fn the_order_of_objects_does_not_matter(
         schemas in Just(suggested_schemas()).prop_shuffle(),
