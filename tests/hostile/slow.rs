@@ -33,6 +33,20 @@ fn a_handshake_that_never_comes_times_out() {
 }
 
 #[test]
+fn silent_strangers_take_no_turn_for_a_handshake_from_others() {
+    let upstream = Upstream::start();
+    let usher =
+        Setup::new(upstream.address).flag("--max-handshakes=1").flag("--handshake-timeout=1h").start();
+    let silent: Vec<_> =
+        (0..8).map(|_| std::net::TcpStream::connect(usher.address).expect("usher listens")).collect();
+    let mut client = usher.connect();
+    client.get("/api/v1/namespaces/default/configmaps/x", "alice");
+    assert_eq!(client.answer().expect("served").status, 200);
+    drop(silent);
+    usher.all_seats_are_back();
+}
+
+#[test]
 fn a_slow_body_holds_its_own_seat_only_until_the_request_timeout() {
     let upstream = Upstream::start();
     let usher = Setup::new(upstream.address).flag("--request-timeout=2s").start();
