@@ -144,7 +144,7 @@ struct Home {
     idle_max: usize,
 }
 
-/// A connection's task: ends with the connection, or when it is abandoned.
+/// A connection's task: ends with the connection, or when it is abandoned; the pool forgets it then.
 async fn drive(mut connection: Driven, driver: Rc<Driver>, home: Option<Home>) {
     poll_fn(|cx| {
         driver.waker.replace(Some(cx.waker().clone()));
@@ -158,6 +158,8 @@ async fn drive(mut connection: Driven, driver: Rc<Driver>, home: Option<Home>) {
     })
     .await;
     *driver.state.borrow_mut() = State::Abandoned;
+    let Some((pool, lane)) = home.and_then(|home| Some((home.pool.upgrade()?, home.lane))) else { return };
+    pool.idle[lane].borrow_mut().retain(|idle| !Rc::ptr_eq(&idle.driver, &driver));
 }
 
 /// Origin form, and a `Host` if the client's HTTP/1.0 had none. The client's own `Host` stays: an apiserver does
