@@ -1,5 +1,7 @@
 //! Ends and edges: SIGTERM under load, file descriptors used up.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::upstream::Upstream;
 use crate::usher::{Setup, until};
 
@@ -40,10 +42,40 @@ fn file_descriptors_used_up_are_waited_for() {
     let upstream = Upstream::start();
     let usher = Setup::new(upstream.address).files_max(64).start();
     let mut idle: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(usher.address)).collect();
-    // Those that were accepted are in: make room and the next is served.
+    // With none left even the admin port cannot answer: make room, and the next is served.
+    until("there are none left", || open_files(usher.pid()) >= 60);
     idle.truncate(5);
     let mut client = usher.connect();
     client.get("/api/v1/namespaces/default/configmaps/x", "alice");
     assert_eq!(client.answer().expect("served").status, 200);
+    let stops = usher.metric("usher_accept_stops_total", "");
+    assert!(stops >= 1.0, "it ran into a limit on the way: {stops}");
     usher.all_seats_are_back();
+}
+
+#[test]
+fn sigterm_under_load_cuts_no_answer() {
+    let upstream = Upstream::start();
+    let mut usher = Setup::new(upstream.address).flag("--shutdown-grace-period=15s").start();
+    let answered = AtomicUsize::new(0);
+    let load = || {
+        let mut client = usher.connect();
+        // A connection that is closed between two requests is a drain; an answer cut in two is not.
+        while client.try_get("/api/v1/namespaces/default/configmaps/x", "master") {
+            let Some(answer) = client.answer() else { return };
+            assert!(answer.status == 200 && answer.whole, "{answer:?}");
+            answered.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
+        until("load", || answered.load(Ordering::SeqCst) > 100);
+        usher.signal(libc::SIGTERM);
+        clients.into_iter().for_each(|client| client.join().expect("every answer was whole"));
+    });
+    assert!(usher.ended().success());
+}
+
+fn open_files(pid: i32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
