@@ -1,12 +1,13 @@
 //! The program under test: started, asked for its seats, ended.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
@@ -84,13 +85,11 @@ impl Setup {
         for (name, text) in &self.schemas {
             write(&objects, name, text);
         }
-        let (address, admin) = (free_address(), free_address());
         let mut command = Command::new(program());
         command
             .arg("serve")
             .arg("--bind-address=127.0.0.1")
-            .arg(format!("--secure-port={}", address.port()))
-            .arg(format!("--admin-bind-address={admin}"))
+            .args(["--secure-port=0", "--admin-bind-address=127.0.0.1:0"])
             .arg(format!("--tls-cert-file={}", put("tls.crt", &certificate).display()))
             .arg(format!("--tls-private-key-file={}", put("tls.key", &key).display()))
             .arg(format!("--client-ca-file={}", put("ca.crt", &authority.pem).display()))
@@ -115,17 +114,34 @@ impl Setup {
                 });
             }
         }
-        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program().display()));
-        let mut usher = Usher { address, admin, folder, authority, child };
-        until("usher listens", || {
-            if let Some(status) = usher.child.try_wait().expect("a child to ask") {
-                panic!("usher ended at once with {status}: see what it printed");
-            }
-            usher.ask_admin("/livez").is_some_and(|(status, _)| status == 200)
-                && TcpStream::connect(usher.address).is_ok()
-        });
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", program().display()));
+        let (address, admin) = listening(&mut child);
+        let usher = Usher { address, admin, folder, authority, child };
+        until("usher is alive", || usher.ask_admin("/livez").is_some_and(|(status, _)| status == 200));
         usher
     }
+}
+
+/// The ports that it chose: its log says so. What it logs goes on to the test's own output.
+fn listening(child: &mut Child) -> (SocketAddr, SocketAddr) {
+    let log = child.stderr.take().expect("a pipe");
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(log).lines().map_while(Result::ok) {
+            let field = |name: &str| {
+                line.split_once(name)?.1.trim_matches('"').split(['"', ' ']).next()?.parse().ok()
+            };
+            if let (Some(secure), Some(admin)) = (field("secure=\""), field("admin=")) {
+                // The test may have given up.
+                let _ = sender.send((secure, admin));
+            }
+            eprintln!("{line}");
+        }
+    });
+    receiver.recv_timeout(PATIENCE).expect("it listens: see what it logged")
 }
 
 impl Usher {
