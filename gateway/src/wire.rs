@@ -1,15 +1,18 @@
 //! A connection's bytes over the ring, plain or under TLS: the same for clients and for apiservers.
 
-use std::io;
+use std::io::{self, Write as _};
+use std::ops::DerefMut;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use rustls::{ConnectionCommon, SideData};
 use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsStream;
+use usher_flowcontrol::units::Nanos;
 
-use crate::ring::Stream;
+use crate::ring::{Chunk, Stream};
 
 /// A connection's bytes.
 #[derive(Debug)]
@@ -72,6 +75,121 @@ impl Wire {
             Transport::Plain(_) => &[],
             Transport::Tls(tls) => tls.get_ref().1.peer_certificates().unwrap_or_default(),
         }
+    }
+}
+
+impl Wire {
+    /// The next bytes; an empty chunk is the peer's end. Nothing is held while nothing is there.
+    ///
+    /// # Errors
+    /// The connection is broken, or what came is not TLS.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Chunk>> {
+        if !self.early.is_empty() {
+            return Poll::Ready(Ok(Chunk::from(&std::mem::take(&mut self.early)[..])));
+        }
+        match &mut self.transport {
+            Transport::Plain(stream) => stream.poll_recv(cx),
+            Transport::Tls(tls) => {
+                let mut record = [0; RECORD_BYTES];
+                let mut buf = ReadBuf::new(&mut record);
+                ready!(Pin::new(tls).poll_read(cx, &mut buf))?;
+                Poll::Ready(Ok(Chunk::from(buf.filled())))
+            }
+        }
+    }
+
+    /// Room to put more.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_room(cx)
+    }
+
+    /// The kernel has taken all that was put.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_sent(cx)
+    }
+
+    /// Our side is closed once everything is sent.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.transport {
+            Transport::Plain(stream) => stream.poll_close(cx),
+            Transport::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+
+    /// Sends these bytes at the end of the turn.
+    pub fn put(&mut self, bytes: &[u8]) {
+        match &mut self.transport {
+            Transport::Plain(stream) => stream.put(bytes),
+            Transport::Tls(tls) => seal(tls, bytes),
+        }
+    }
+
+    /// Sends these bytes at the end of the turn; many are not copied if they travel in the clear.
+    pub fn put_bytes(&mut self, bytes: Bytes) {
+        match &mut self.transport {
+            Transport::Plain(stream) => stream.put_bytes(bytes),
+            Transport::Tls(tls) => seal(tls, &bytes),
+        }
+    }
+
+    /// Bytes put that the kernel has not taken, as they travel.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.stream().unsent()
+    }
+
+    /// Since when the kernel takes nothing of what is unsent: the peer does not read.
+    #[must_use]
+    pub fn stalled_since(&self) -> Option<Nanos> {
+        self.stream().stalled_since()
+    }
+}
+
+/// Most bytes of a TLS record in the clear (RFC 8446 §5.1).
+const RECORD_BYTES: usize = 16 * 1024;
+
+/// Puts bytes under TLS.
+fn seal(tls: &mut TlsStream<Stream>, bytes: &[u8]) {
+    match tls {
+        TlsStream::Client(tls) => seal_on(tls.get_mut(), bytes),
+        TlsStream::Server(tls) => seal_on(tls.get_mut(), bytes),
+    }
+}
+
+fn seal_on<Session, Side>((stream, session): (&mut Stream, &mut Session), mut bytes: &[u8])
+where
+    Session: DerefMut<Target = ConnectionCommon<Side>>,
+    Side: SideData,
+{
+    // Neither fails: one writes to memory, the other puts. A session that takes nothing is broken.
+    while !bytes.is_empty()
+        && let Ok(sealed @ 1..) = session.writer().write(bytes)
+    {
+        bytes = &bytes[sealed..];
+        while session.wants_write() && session.write_tls(&mut Put(stream)).is_ok_and(|put| put > 0) {}
+    }
+}
+
+/// Sealed bytes to a connection.
+struct Put<'a>(&'a Stream);
+
+impl io::Write for Put<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.put(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

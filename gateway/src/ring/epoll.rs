@@ -2,17 +2,24 @@
 
 use std::cell::Cell;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
-use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::LocalSet;
+use usher_flowcontrol::units::Nanos;
+
+use super::outgoing::{HIGH_WATER, Outgoing, PIECES_MAX};
+use super::{Chunk, clock};
 
 /// Connections that the kernel holds ready until they are accepted. Linux cuts it to `net.core.somaxconn`;
 /// a herd of kubelets that reconnects at once is some thousands.
@@ -69,6 +76,51 @@ struct Socketed {
     /// the next read asks the kernel itself.
     forgotten: Cell<bool>,
     received: Cell<u64>,
+    outgoing: RefCell<Outgoing>,
+    /// It waits in [`DIRTY`] for the end of the turn, or its flusher runs.
+    flushing: Cell<bool>,
+    /// Sending failed so.
+    broken: Cell<Option<i32>>,
+    /// Who waits for room, or for everything to be sent.
+    writer: RefCell<Option<Waker>>,
+    /// Sends on when the kernel takes bytes again.
+    flusher: RefCell<Option<Waker>>,
+}
+
+thread_local! {
+    /// Connections with something to send at the end of this turn.
+    static DIRTY: RefCell<Vec<Rc<Socketed>>> = const { RefCell::new(Vec::new()) };
+    /// Where bytes are received before their number is known.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
+}
+
+/// Bytes received at once.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// The end of a turn: what its tasks have put goes out.
+pub(super) fn flush(tasks: &LocalSet) {
+    let dirty = DIRTY.take();
+    for socketed in dirty {
+        let mut cx = Context::from_waker(Waker::noop());
+        if socketed.poll_send(&mut cx).is_ready() {
+            socketed.flushing.set(false);
+        } else {
+            tasks.spawn_local(send_on(Rc::downgrade(&socketed)));
+        }
+    }
+}
+
+/// Sends the rest when the kernel takes it, for as long as the connection is held.
+async fn send_on(socketed: Weak<Socketed>) {
+    poll_fn(|cx| {
+        let Some(socketed) = socketed.upgrade() else { return Poll::Ready(()) };
+        socketed.flusher.replace(Some(cx.waker().clone()));
+        ready!(socketed.poll_send(cx));
+        socketed.flusher.take();
+        socketed.flushing.set(false);
+        Poll::Ready(())
+    })
+    .await;
 }
 
 // === impl Listener ===
@@ -104,6 +156,11 @@ impl Stream {
             tcp: RefCell::new(tcp),
             forgotten: Cell::new(false),
             received: Cell::new(0),
+            outgoing: RefCell::default(),
+            flushing: Cell::new(false),
+            broken: Cell::new(None),
+            writer: RefCell::default(),
+            flusher: RefCell::default(),
         })))
     }
 
@@ -116,6 +173,82 @@ impl Stream {
             }
         }
         Pin::new(&mut *tcp).poll_read(cx, buf)
+    }
+
+    /// The next bytes; an empty chunk is the peer's end. Nothing is held while nothing is there.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Chunk>> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buf = ReadBuf::new(scratch);
+            ready!(self.read_on(cx, &mut buf))?;
+            let received = buf.filled();
+            self.0.received.set(self.0.received.get() + received.len() as u64);
+            Poll::Ready(Ok(Chunk::from(received)))
+        })
+    }
+
+    /// Room to put more: fewer than [`super::HIGH_WATER`] bytes are unsent.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_unsent(cx, HIGH_WATER)
+    }
+
+    /// The kernel has taken all that was put.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_unsent(cx, 0)
+    }
+
+    /// Our side is closed once everything is sent.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn poll_close(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_sent(cx))?;
+        Pin::new(&mut *self.0.tcp.borrow_mut()).poll_shutdown(cx)
+    }
+
+    /// Sends these bytes at the end of the turn.
+    pub fn put(&self, bytes: &[u8]) {
+        self.0.put(|outgoing| outgoing.put(bytes));
+    }
+
+    /// Sends these bytes at the end of the turn; does not copy them if they are many.
+    pub fn put_bytes(&self, bytes: Bytes) {
+        self.0.put(|outgoing| outgoing.put_bytes(bytes));
+    }
+
+    /// Bytes put that the kernel has not taken.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.0.outgoing.borrow().unsent()
+    }
+
+    /// Since when the kernel takes nothing of what is unsent: the peer does not read.
+    #[must_use]
+    pub fn stalled_since(&self) -> Option<Nanos> {
+        self.0.outgoing.borrow().stalled_since()
+    }
+
+    fn poll_unsent(&self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
+        let socketed = &self.0;
+        if socketed.outgoing.borrow().unsent() > most && socketed.flusher.borrow().is_none() {
+            let _ = socketed.poll_send(&mut Context::from_waker(Waker::noop())); // a flusher waits, if need be
+        }
+        if let Some(error) = socketed.broken.get() {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(error)));
+        }
+        if socketed.outgoing.borrow().unsent() <= most {
+            return Poll::Ready(Ok(()));
+        }
+        socketed.writer.replace(Some(cx.waker().clone()));
+        Poll::Pending
     }
 
     /// Bytes read so far.
@@ -169,7 +302,9 @@ fn read_now(tcp: &TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<()> {
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0.tcp.borrow_mut()).poll_write(cx, buf)
+        ready!(self.poll_room(cx))?;
+        self.put(buf);
+        Poll::Ready(Ok(buf.len()))
     }
 
     fn poll_write_vectored(
@@ -177,18 +312,71 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut *self.0.tcp.borrow_mut()).poll_write_vectored(cx, bufs)
+        ready!(self.poll_room(cx))?;
+        bufs.iter().for_each(|buf| self.put(buf));
+        Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()))
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0.tcp.borrow_mut()).poll_flush(cx)
+    /// Nothing to do: all is sent at the end of the turn.
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.0.broken.get().map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error))))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.0.tcp.borrow_mut()).poll_shutdown(cx)
+        self.poll_close(cx)
+    }
+}
+
+// === impl Socketed ===
+
+impl Socketed {
+    fn put(self: &Rc<Self>, put: impl FnOnce(&mut Outgoing)) {
+        if self.broken.get().is_some() {
+            return; // who puts hears of it from `poll_room`
+        }
+        put(&mut self.outgoing.borrow_mut());
+        if !self.flushing.replace(true) {
+            DIRTY.with_borrow_mut(|dirty| dirty.push(Rc::clone(self)));
+        }
+    }
+
+    /// Sends what is unsent. Done when there is nothing more to send, or never will be.
+    fn poll_send(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut outgoing = self.outgoing.borrow_mut();
+        let done = loop {
+            if outgoing.unsent() == 0 {
+                break Poll::Ready(());
+            }
+            let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+            let filled = outgoing.slices(&mut slices);
+            let sent = Pin::new(&mut *self.tcp.borrow_mut()).poll_write_vectored(cx, &slices[..filled]);
+            match sent {
+                Poll::Ready(Ok(count)) => outgoing.taken(count),
+                Poll::Ready(Err(error)) => {
+                    self.broken.set(Some(error.raw_os_error().unwrap_or(libc::EPIPE)));
+                    outgoing.give_up();
+                }
+                Poll::Pending => {
+                    outgoing.stalled(clock::now());
+                    break Poll::Pending;
+                }
+            }
+        };
+        if let Some(writer) = self.writer.take() {
+            writer.wake(); // it looks for itself whether that is enough
+        }
+        done
+    }
+}
+
+impl Drop for Socketed {
+    fn drop(&mut self) {
+        if let Some(flusher) = self.flusher.take() {
+            flusher.wake(); // to its end
+        }
     }
 }

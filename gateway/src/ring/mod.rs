@@ -6,14 +6,18 @@
 //!
 //! Everything but [`Post`] belongs to one thread: nothing here is `Send`, nothing takes a lock.
 
+mod chunk;
 mod clock;
 mod epoll;
 mod mailbox;
+mod outgoing;
 mod timer;
 
+pub use chunk::Chunk;
 pub use clock::{now, wall};
 pub use epoll::{Listener, Stream, bind, connect, resolve};
 pub use mailbox::{Full, Mailbox, Post, mailbox};
+pub use outgoing::HIGH_WATER;
 pub use timer::{Sleep, Timer, sleep_until, within};
 
 use std::future::{Future, poll_fn};
@@ -32,7 +36,9 @@ pub fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
         let mut turns = pin!(tasks.run_until(future));
         poll_fn(|cx| {
             clock::turn();
-            turns.as_mut().poll(cx)
+            let turned = turns.as_mut().poll(cx);
+            epoll::flush(&tasks);
+            turned
         })
         .await
     }))

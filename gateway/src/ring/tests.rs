@@ -1,9 +1,11 @@
 use std::io::Write;
 use std::net::TcpStream;
+use std::time::Duration;
 
 use std::future::poll_fn;
 use std::pin::Pin;
 
+use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use usher_flowcontrol::units::Nanos;
 
@@ -57,4 +59,58 @@ fn a_mailbox_wakes_from_another_thread() {
     let got = run(async { (mailbox.next().await, mailbox.next().await) }).unwrap();
     assert_eq!(got, (Some(7), None));
     sender.join().unwrap();
+}
+
+#[test]
+fn what_is_put_is_sent_in_order_and_a_reader_that_stalls_is_seen() {
+    run(async {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let address = socket.local_addr().unwrap();
+        let listener = Listener::new(socket).unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+
+        let piece = Bytes::from((0..100_000).map(|n| (n % 251) as u8).collect::<Vec<_>>());
+        let mut put = 0;
+        let full = async {
+            loop {
+                poll_fn(|cx| stream.poll_room(cx)).await.unwrap();
+                stream.put(b"head");
+                stream.put_bytes(piece.clone());
+                put += 1;
+            }
+        };
+        assert!(within(Duration::from_millis(200), full).await.is_none(), "the client reads nothing");
+        assert!(stream.unsent() > HIGH_WATER && stream.stalled_since().is_some());
+
+        let reader = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            std::io::Read::read_to_end(&mut &client, &mut read).map(|_| read)
+        });
+        poll_fn(|cx| stream.poll_close(cx)).await.unwrap();
+        assert_eq!((stream.unsent(), stream.stalled_since()), (0, None));
+        let read = reader.join().unwrap().unwrap();
+        assert_eq!(read, [b"head", &piece[..]].concat().repeat(put));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_connection_dropped_with_unsent_bytes_is_closed() {
+    run(async {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let address = socket.local_addr().unwrap();
+        let listener = Listener::new(socket).unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.put_bytes(vec![1; 16 << 20].into());
+        sleep_until(now() + Nanos::from_millis(20)).await;
+        assert!(stream.unsent() > 0);
+        drop(stream);
+        sleep_until(now() + Nanos::from_millis(20)).await;
+        let mut read = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut &client, &mut read); // its end, or a reset
+        assert!(read.len() < 16 << 20);
+    })
+    .unwrap();
 }
