@@ -22,7 +22,7 @@ use usher_flowcontrol::snapshot::Snapshot;
 use crate::identity::Authenticator;
 use crate::reload::Reload;
 use crate::upstream;
-use crate::worker::{Counters, TurnedAway};
+use crate::worker::{Counters, Glitched, TurnedAway};
 
 /// What a worker looked like at one moment.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +35,8 @@ pub struct View {
     pub counters: Counters,
     /// What it turned away, by kind.
     pub turned_away: TurnedAway,
+    /// What its connections did that honest ones do not.
+    pub glitched: Glitched,
     /// The apiservers as it sees them.
     pub upstreams: Vec<upstream::Look>,
     /// It takes no new requests: it is about to end.

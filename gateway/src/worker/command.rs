@@ -12,7 +12,7 @@ use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration};
 use usher_flowcontrol::snapshot;
 use usher_flowcontrol::units::Nanos;
 
-use super::{Admit, Counters, Described, Settings, TurnedAway, Worker, listen};
+use super::{Admit, Counters, Described, Glitched, Settings, TurnedAway, Worker, listen};
 use crate::ring::{self, Full, Listener, Mailbox, Post};
 use crate::upstream;
 
@@ -61,6 +61,8 @@ pub struct Snapshot {
     pub counters: Counters,
     /// What was turned away, by kind.
     pub turned_away: TurnedAway,
+    /// What its connections did that honest ones do not.
+    pub glitched: Glitched,
     /// The core; `None` without flow control.
     pub core: Option<snapshot::Snapshot>,
     /// What the tags in `core` stand for.
@@ -166,6 +168,7 @@ impl Worker {
             worker: self.settings.name.clone(),
             counters: self.counters.copy(),
             turned_away: self.turned_away.borrow().clone(),
+            glitched: self.glitches.copy(),
             core,
             requests,
             upstreams: self.upstream.look(),

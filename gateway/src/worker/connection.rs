@@ -21,6 +21,7 @@ use usher_flowcontrol::controller::FlowCache;
 use usher_flowcontrol::units::Nanos;
 
 use super::body::Body;
+use super::glitches::{Glitch, Glitches};
 use super::host::Hosted;
 use super::quiet::{Quiet, TooQuiet};
 use super::{Worker, request, upgrade};
@@ -34,6 +35,8 @@ use crate::wire::Wire;
 pub(super) struct Client {
     pub(super) worker: Rc<Worker>,
     pub(super) who: identity::Connection,
+    /// What it did that honest ones do not.
+    pub(super) glitches: Rc<Glitches>,
     /// Flow hashes that it has needed before.
     pub(super) flows: RefCell<FlowCache>,
     /// The apiserver's side of a switched connection, until the 101 is written.
@@ -98,9 +101,10 @@ pub(super) async fn serve(
     tls: Option<Arc<tls::Server>>,
 ) {
     let drain = worker.drain.lookout();
+    let glitches = Rc::new(Glitches::new(&worker.glitches, peer));
     let begun = tokio::select! {
         biased;
-        begun = begin(&worker, stream, tls.as_deref()) => begun,
+        begun = begin(&worker, &glitches, stream, tls.as_deref()) => begun,
         () = drain.wait() => return, // nothing has been asked yet
     };
     let Some((wire, is_http2)) = begun else { return };
@@ -108,6 +112,7 @@ pub(super) async fn serve(
     let client = Rc::new(Client {
         worker,
         who,
+        glitches,
         flows: RefCell::default(),
         switched: RefCell::default(),
         busy: Cell::new(0),
@@ -117,15 +122,20 @@ pub(super) async fn serve(
 }
 
 /// Bytes in the clear, and whether they are HTTP/2's.
-async fn begin(worker: &Worker, stream: Stream, tls: Option<&tls::Server>) -> Option<(Wire, bool)> {
-    let Some(tls) = tls else { return sniff(worker, Wire::plain(stream)).await };
-    let wire = handshake(worker, stream, tls).await?;
+async fn begin(
+    worker: &Worker,
+    glitches: &Glitches,
+    stream: Stream,
+    tls: Option<&tls::Server>,
+) -> Option<(Wire, bool)> {
+    let Some(tls) = tls else { return sniff(worker, glitches, Wire::plain(stream)).await };
+    let wire = handshake(worker, glitches, stream, tls).await?;
     let is_http2 = wire.protocol() == Some(b"h2");
     Some((wire, is_http2))
 }
 
 /// TLS, within its time, when it is its turn. A client that says nothing takes no turn from those who do.
-async fn handshake(worker: &Worker, stream: Stream, tls: &tls::Server) -> Option<Wire> {
+async fn handshake(worker: &Worker, glitches: &Glitches, stream: Stream, tls: &tls::Server) -> Option<Wire> {
     let limited = async {
         let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         if worker.handshakes.available_permits() == 0 {
@@ -138,18 +148,20 @@ async fn handshake(worker: &Worker, stream: Stream, tls: &tls::Server) -> Option
         Some(Ok(stream)) => Some(Wire::tls(TlsStream::Server(stream))),
         Some(Err(error)) => {
             worker.counters.handshakes_failed.add();
+            glitches.note(Glitch::HandshakeFailed);
             tracing::debug!(worker = worker.settings.name, %error, "a TLS handshake failed");
             None
         }
         None => {
             worker.counters.handshakes_timed_out.add();
+            glitches.note(Glitch::HandshakeTimeout);
             None
         }
     }
 }
 
 /// Plain HTTP: whether it begins like HTTP/2.
-async fn sniff(worker: &Worker, mut wire: Wire) -> Option<(Wire, bool)> {
+async fn sniff(worker: &Worker, glitches: &Glitches, mut wire: Wire) -> Option<(Wire, bool)> {
     let mut read = BytesMut::with_capacity(PREFACE.len());
     let reading = async {
         while read.len() < PREFACE.len() && PREFACE.starts_with(&read) {
@@ -163,7 +175,7 @@ async fn sniff(worker: &Worker, mut wire: Wire) -> Option<(Wire, bool)> {
     match ring::within(worker.settings.limits.header_timeout, reading).await {
         Some(read_something) => read_something?,
         None => {
-            worker.counters.header_timeouts.add();
+            TooQuiet::Header.count(worker, glitches);
             return None;
         }
     }
@@ -212,7 +224,7 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
     let ended = Hosted::new(polled, move || overrun.counters.timed_out_answering.add()).await;
     match ended {
         Some(Ended::ByItself(result)) => {
-            note(worker, result);
+            note(client, result);
             let parts = connection.into_parts();
             let wire = parts.io.into_inner();
             let switched = client.switched.take();
@@ -221,7 +233,7 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
                 None => close(wire).await,
             }
         }
-        Some(Ended::TooQuiet(why)) => why.count(worker),
+        Some(Ended::TooQuiet(why)) => why.count(worker, &client.glitches),
         Some(Ended::HungUp | Ended::Drained) | None => {}
     }
 }
@@ -272,7 +284,7 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     })
     .await;
     if let Ended::ByItself(result) = ended {
-        note(worker, result);
+        note(client, result);
     }
 }
 
@@ -305,10 +317,11 @@ enum Ended {
     TooQuiet(TooQuiet),
 }
 
-fn note(worker: &Worker, result: hyper::Result<()>) {
-    let Err(error) = result else { return };
+fn note(client: &Client, result: hyper::Result<()>) {
+    let (Err(error), worker) = (result, &client.worker) else { return };
     if error.is_parse() || error.is_parse_too_large() {
         worker.counters.connections_broken.add();
+        client.glitches.note(Glitch::BadSyntax);
     }
     tracing::debug!(worker = worker.settings.name, %error, "a connection ended early");
 }

@@ -3,7 +3,7 @@
 //!
 //! Threads talk to it by [`Command`]s; it shares nothing else. Rooms: [`listen`] and [`connection`] bring requests,
 //! [`request`] takes one through its steps, [`entrance`] and [`admission`] ask the core, [`body`], [`watch`] and
-//! [`upgrade`] are about what comes back, [`host`] ends what overruns.
+//! [`upgrade`] are about what comes back, [`host`] ends what overruns, [`glitches`] those who misbehave.
 //!
 //! Seats come back whatever happens: they are values with destructors ([`admission`]), owned by the future that
 //! awaits the answer and then by the answer's body.
@@ -16,6 +16,7 @@ mod connection;
 mod counters;
 mod entrance;
 mod flag;
+mod glitches;
 mod headers;
 mod host;
 mod inflight;
@@ -32,6 +33,7 @@ mod watch;
 pub use admission::Described;
 pub use command::{Command, Handle, ObjectCount, Objects, Snapshot, spawn};
 pub use counters::Counters;
+pub use glitches::{Glitch, Glitched, Glitches};
 pub use settings::{AdmissionSettings, Limits, Listen, Settings};
 pub use turned_away::TurnedAway;
 
@@ -47,6 +49,7 @@ use crate::upstream::Upstream;
 use admission::Admission;
 use counters::Counting;
 use flag::Flag;
+use glitches::Tally;
 use inflight::InFlight;
 
 /// What the tasks of a worker have in common.
@@ -57,6 +60,8 @@ struct Worker {
     upstream: Rc<Upstream>,
     counters: Counting,
     turned_away: RefCell<TurnedAway>,
+    /// What connections did that honest ones do not.
+    glitches: Rc<Tally>,
     /// Watches that run, for the cost of writes.
     watches: RefCell<Watches>,
     /// Objects that there are, for the cost of lists.
@@ -91,6 +96,7 @@ impl Worker {
             upstream: Upstream::start(settings.upstream.clone()),
             counters: Counting::default(),
             turned_away: RefCell::default(),
+            glitches: Tally::new(settings.limits.glitches),
             watches: RefCell::default(),
             statistics: RefCell::default(),
             handshakes: Semaphore::new(settings.limits.handshakes),

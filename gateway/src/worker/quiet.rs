@@ -8,6 +8,7 @@ use std::time::Duration;
 use usher_flowcontrol::units::Nanos;
 
 use super::Worker;
+use super::glitches::{Glitch, Glitches};
 use super::settings::Limits;
 use crate::ring;
 
@@ -84,9 +85,12 @@ impl Quiet {
 }
 
 impl TooQuiet {
-    pub(super) fn count(self, worker: &Worker) {
+    pub(super) fn count(self, worker: &Worker, glitches: &Glitches) {
         match self {
-            Self::Header => worker.counters.header_timeouts.add(),
+            Self::Header => {
+                worker.counters.header_timeouts.add();
+                glitches.note(Glitch::SlowHeader);
+            }
             Self::Idle => worker.counters.idle_timeouts.add(),
         }
     }

@@ -92,6 +92,10 @@ pub struct Limits {
     /// Requests that wait for seats, over all levels. The levels have their own limits; this one is for the
     /// memory of a worker whose configuration is careless.
     pub waiting: usize,
+    /// Points that a connection's glitches may add up to, in ten seconds; 0: it is never cut. 1 000 cancelled
+    /// requests at once and 100 a second ever after are within it, more than any client-go does with its own limit
+    /// on queries.
+    pub glitches: u32,
 }
 
 impl Default for Limits {
@@ -107,6 +111,7 @@ impl Default for Limits {
             streams: 100,
             body_bytes: 256 * 1024,
             waiting: 20_000,
+            glitches: 10_000,
         }
     }
 }

@@ -209,5 +209,6 @@ pub(super) fn limits(limits: &Limits) -> worker::Limits {
         streams: limits.http2_max_streams_per_connection,
         body_bytes: limits.max_body_buffer_bytes,
         waiting: limits.max_waiting_requests,
+        glitches: limits.max_glitches,
     }
 }

@@ -220,6 +220,10 @@ pub struct Limits {
     /// Requests that wait at a time, over all levels
     #[arg(long, value_name = "N", default_value_t = worker::Limits::default().waiting)]
     pub max_waiting_requests: usize,
+    /// Points that a connection may collect in 10s by resets, pings, empty frames and the like before it is cut; 0:
+    /// it never is
+    #[arg(long, value_name = "POINTS", default_value_t = worker::Limits::default().glitches)]
+    pub max_glitches: u32,
 }
 
 /// What operators see.

@@ -173,6 +173,18 @@ static POOL: Description = describe(
     &["upstream", "kind"],
     "Connections to an apiserver: unused ones of HTTP/1.1, all of HTTP/2.",
 );
+static GLITCHES: Description = describe(
+    "usher_glitches_total",
+    Kind::Counter,
+    &["kind"],
+    "What clients' connections did that honest ones do seldom or never.",
+);
+static CUTS: Description = describe(
+    "usher_connections_cut_total",
+    Kind::Counter,
+    &["reason"],
+    "Connections cut for their glitches, by the last straw.",
+);
 static LINES: Description =
     describe("usher_log_lines_dropped_total", Kind::Counter, &[], "Log lines that nobody read in time.");
 
@@ -193,6 +205,10 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
     add(&BUILD, vec![env!("CARGO_PKG_VERSION"), process.io], Value::Number(1.0));
     if let Some(snapshot) = &view.snapshot {
         add(&GENERATION, Vec::new(), value(&GENERATION, snapshot.generation));
+    }
+    for (kind, glitches, cuts) in view.glitched.each() {
+        add(&GLITCHES, vec![kind], Value::Count(glitches));
+        add(&CUTS, vec![kind], Value::Count(cuts));
     }
     for file in &process.files {
         add(&RELOADS, vec![file.what(), "reloaded"], Value::Count(file.reloads()));

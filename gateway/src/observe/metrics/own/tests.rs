@@ -53,6 +53,8 @@ fn the_process_and_the_apiservers_are_shown() {
         "usher_tokens_total{result=\"verified\"} 0",
         "usher_requests_refused_total{code=\"429\",reason=\"queue-full\"} 0",
         "# TYPE usher_connections_open gauge",
+        "usher_glitches_total{kind=\"reset\"} 0",
+        "usher_connections_cut_total{reason=\"reset\"} 0",
         "usher_log_lines_dropped_total 0",
     ] {
         assert!(text.lines().any(|each| each == line), "no {line} in\n{text}");
