@@ -5,6 +5,7 @@
 //! [`server::ANSWER_TIMEOUT`] is itself an answer.
 
 pub mod dumps;
+pub mod hdr;
 pub mod health;
 pub mod logging;
 pub mod metrics;

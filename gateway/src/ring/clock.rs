@@ -22,6 +22,21 @@ pub fn now() -> Nanos {
     })
 }
 
+/// The time of this very moment, on the scale of [`now`]. A reading of the clock each time: for what is shorter than
+/// a turn.
+#[must_use]
+pub fn precise() -> Nanos {
+    CLOCK.with(Clock::read)
+}
+
+/// The wall clock since the start of 1970, for what people and other programs read. It follows the clock when that
+/// is set.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the date")]
+pub fn date() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// Unix seconds of the wall clock, for the validity of certificates and tokens. It follows the clock when that
 /// is set.
 #[must_use]

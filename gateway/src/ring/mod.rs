@@ -14,7 +14,7 @@ mod outgoing;
 mod timer;
 
 pub use chunk::Chunk;
-pub use clock::{now, wall};
+pub use clock::{date, now, precise, wall};
 pub use epoll::{Listener, Stream, bind, connect, resolve};
 pub use mailbox::{Full, Mailbox, Post, mailbox};
 pub use outgoing::HIGH_WATER;

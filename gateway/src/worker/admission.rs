@@ -19,6 +19,7 @@ use usher_flowcontrol::level::{Finish, Reason, Ticket, Verdict};
 use usher_flowcontrol::units::{Nanos, Seats, Work};
 
 use crate::identity::Identity;
+use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
 
 /// The core, and who waits for it.
@@ -52,6 +53,7 @@ pub(super) struct Seat {
     level: LevelId,
     ticket: Ticket,
     tag: u64,
+    measured: Measured,
 }
 
 /// A request's place in a queue; a future of its seat. Dropped, the place is given up.
@@ -110,23 +112,48 @@ impl Admission {
     }
 
     /// A classified request asks for its seats.
-    pub(super) fn arrive(self: &Rc<Self>, class: &Class, work: Work, described: Described) -> Entry {
+    pub(super) fn arrive(
+        self: &Rc<Self>,
+        class: &Class,
+        work: Work,
+        described: Described,
+        mut measured: Measured,
+    ) -> Entry {
         let tag = self.book.borrow_mut().enter(described);
+        self.measure(&mut measured, class, work);
         let verdict = self.controller.borrow_mut().arrive(ring::now(), class, work, tag);
-        let seat = |ticket| Seat { admission: Some(Rc::clone(self)), level: class.level, ticket, tag };
+        measured.decided();
+        let seat = |ticket, measured| Seat {
+            admission: Some(Rc::clone(self)),
+            level: class.level,
+            ticket,
+            tag,
+            measured,
+        };
         let entry = match verdict {
-            Verdict::Execute(ticket) => Entry::Seated(seat(ticket)),
+            Verdict::Execute(ticket) => {
+                measured.starts(ring::now());
+                Entry::Seated(seat(ticket, measured))
+            }
             Verdict::Wait(ticket) => {
                 let parked = self.book.borrow_mut().park(tag);
-                Entry::Waits(Waiting { seat: Some(seat(ticket)), parked })
+                Entry::Waits(Waiting { seat: Some(seat(ticket, measured)), parked })
             }
             Verdict::Reject(why) => {
                 self.book.borrow_mut().leave(tag);
+                measured.ends(outcome(why));
                 Entry::TurnedAway(why)
             }
         };
         self.wake_dispatched();
         entry
+    }
+
+    /// Where a request belongs, and what it costs there.
+    pub(super) fn measure(&self, measured: &mut Measured, class: &Class, work: Work) {
+        let controller = self.controller.borrow();
+        let level = (class.generation, class.level.0);
+        measured.arrives(ring::now(), level, controller.level_name(class.level), work.max_seats());
     }
 
     /// Requests that wait.
@@ -197,20 +224,21 @@ impl Admission {
 impl Waiting {
     /// Its time is over. `Some`: not quite, a seat came in this very turn.
     pub(super) fn time_out(mut self) -> Option<Seat> {
-        let seat = self.seat.take()?;
+        let mut seat = self.seat.take()?;
         if self.parked.dispatched.get() {
+            seat.measured.starts(ring::now());
             return Some(seat);
         }
-        seat.give_up(Reason::TimeOut);
+        seat.give_up(Reason::TimeOut, Outcome::TimedOut);
         None
     }
 }
 
 impl Waiting {
     /// It is not to wait after all.
-    pub(super) fn refuse(mut self, why: Reason) {
+    pub(super) fn refuse(mut self, why: Reason, outcome: Outcome) {
         if let Some(seat) = self.seat.take() {
-            seat.give_up(why);
+            seat.give_up(why, outcome);
         }
     }
 }
@@ -220,8 +248,9 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Seat> {
         if self.parked.dispatched.get()
-            && let Some(seat) = self.seat.take()
+            && let Some(mut seat) = self.seat.take()
         {
+            seat.measured.starts(ring::now());
             return Poll::Ready(seat);
         }
         self.parked.waker.replace(Some(cx.waker().clone()));
@@ -235,7 +264,7 @@ impl Drop for Waiting {
         if !self.parked.dispatched.get()
             && let Some(seat) = self.seat.take()
         {
-            seat.give_up(Reason::Cancelled);
+            seat.give_up(Reason::Cancelled, Outcome::Cancelled);
         }
     }
 }
@@ -243,8 +272,14 @@ impl Drop for Waiting {
 // === impl Seat ===
 
 impl Seat {
+    /// What is measured of its request, until the seat is given back.
+    pub(super) fn measured(&mut self) -> &mut Measured {
+        &mut self.measured
+    }
+
     /// Instead of finishing: it never ran.
-    fn give_up(mut self, why: Reason) {
+    fn give_up(mut self, why: Reason, outcome: Outcome) {
+        self.measured.ends(outcome);
         let Some(admission) = self.admission.take() else { return };
         admission.book.borrow_mut().leave(self.tag);
         admission.act(|controller| controller.cancel(ring::now(), self.level, self.ticket, why));
@@ -259,6 +294,16 @@ impl Drop for Seat {
         if let Finish::Lingers { until } = finish {
             admission.linger(until, self.level, self.ticket);
         }
+    }
+}
+
+/// How a request that was turned away ends.
+fn outcome(why: Reason) -> Outcome {
+    match why {
+        Reason::QueueFull => Outcome::QueueFull,
+        Reason::ConcurrencyLimit => Outcome::ConcurrencyLimit,
+        Reason::TimeOut => Outcome::TimedOut,
+        Reason::Cancelled => Outcome::Cancelled,
     }
 }
 

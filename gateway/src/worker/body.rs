@@ -15,6 +15,7 @@ use super::flag::Lookout;
 use super::host::Host;
 use super::inflight;
 use super::watch::{Beginning, Framing};
+use crate::observe::hdr::{Measured, Outcome};
 use crate::upstream::Download;
 
 /// An answer's body.
@@ -133,7 +134,7 @@ impl Relayed {
                 return Poll::Ready(Some(Err(error.into())));
             }
             None => {
-                self.complete();
+                self.end_well();
                 return Poll::Ready(None);
             }
         };
@@ -146,7 +147,7 @@ impl Relayed {
             }
         }
         if self.download.is_end_stream() {
-            self.complete();
+            self.end_well();
         }
         Poll::Ready(Some(Ok(frame)))
     }
@@ -160,6 +161,12 @@ impl Relayed {
         self.held.watch.as_ref().is_some_and(|watch| watch.framing.is_between_events())
     }
 
+    /// The answer is complete.
+    fn end_well(&mut self) {
+        self.held.measured(|measured| measured.ends(Outcome::Executed));
+        self.complete();
+    }
+
     /// Nothing more comes: seats and deadline end with the last byte, not with the client's reading of it.
     fn complete(&mut self) {
         self.over = true;
@@ -169,7 +176,12 @@ impl Relayed {
 
 impl Drop for Relayed {
     fn drop(&mut self) {
-        if !self.over && !self.download.is_end_stream() {
+        if self.over {
+            return;
+        }
+        if self.download.is_end_stream() {
+            self.end_well(); // nobody asks for a body that is empty
+        } else {
             self.worker.counters.clients_gone.add();
         }
     }
@@ -178,6 +190,15 @@ impl Drop for Relayed {
 // === impl Held ===
 
 impl Held {
+    /// Tells what is measured of the request, while it holds its seats.
+    pub(super) fn measured(&mut self, tell: fn(&mut Measured)) {
+        if let Some(Pass::Seat(seat)) = &mut self.pass {
+            tell(seat.measured());
+        } else if let Some(watch) = &self.watch {
+            watch.beginning.measured(tell);
+        }
+    }
+
     fn release(&mut self) {
         self.pass = None;
         self.watch = None;

@@ -13,6 +13,7 @@ use usher_flowcontrol::snapshot;
 use usher_flowcontrol::units::Nanos;
 
 use super::{Admit, Counters, Described, Glitched, Settings, TurnedAway, Worker, listen};
+use crate::observe::hdr;
 use crate::ring::{self, Full, Listener, Mailbox, Post};
 use crate::upstream;
 
@@ -23,6 +24,8 @@ pub enum Command {
     Configure(Arc<Objects>),
     /// So many objects there are; the whole table, about once a minute.
     Statistics(Vec<ObjectCount>),
+    /// Go on with these empty histograms and hand over the full ones.
+    Histograms(Box<hdr::Set>),
     /// How does everything stand? Answered between two turns.
     Snapshot(oneshot::Sender<Box<Snapshot>>),
     /// Stop: no new connections, watches end between two events, requests have `grace` to finish.
@@ -151,6 +154,11 @@ impl Worker {
             }
             Command::Snapshot(asker) => {
                 let _ = asker.send(Box::new(self.snapshot())); // who does not wait any more need not know
+            }
+            Command::Histograms(fresh) => {
+                if let Some(recorder) = &self.recorder {
+                    recorder.hand_over(fresh);
+                }
             }
             Command::Drain { grace } => return Some(grace),
         }

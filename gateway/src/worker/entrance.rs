@@ -18,6 +18,7 @@ use super::reply::{self, Failure};
 use super::request::{Known, Refusal};
 use super::uids::Uids;
 use super::{Admit, Worker};
+use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
 
 /// What a request got on its way in.
@@ -52,8 +53,9 @@ pub(super) async fn admit(known: &Known<'_>, headers: &HeaderMap) -> Result<Admi
             }
         },
         Admit::FlowControl(admission) => {
+            let measured = Measured::begin(worker.recorder.as_ref(), known.received);
             let (class, uids, work) = classify(known, admission);
-            match seat(known, admission, &class, work).await {
+            match seat(known, admission, &class, work, measured).await {
                 Ok(seat) => Ok(Admitted { pass: Some(Pass::Seat(seat)), uids: Some(uids) }),
                 Err(Away::TooLate) => {
                     Away::TooLate.count(worker);
@@ -109,6 +111,7 @@ async fn seat(
     admission: &std::rc::Rc<Admission>,
     class: &Class,
     work: Work,
+    mut measured: Measured,
 ) -> Result<Seat, Away> {
     let worker = &known.client.worker;
     let now = ring::now();
@@ -117,6 +120,8 @@ async fn seat(
     if wait_until.is_some_and(|until| until <= now) {
         // parity: C7. What may not wait any more is not given a chance to run; it is counted.
         admission.act(|controller| controller.refuse(class, Reason::TimeOut));
+        admission.measure(&mut measured, class, work);
+        measured.ends(Outcome::TimedOut);
         return Err(Away::TooLate);
     }
     let described = Described {
@@ -124,11 +129,11 @@ async fn seat(
         method: known.method.clone(),
         target: known.target.clone(),
     };
-    match admission.arrive(class, work, described) {
+    match admission.arrive(class, work, described, measured) {
         Entry::Seated(seat) => Ok(seat),
         Entry::TurnedAway(reason) => Err(Away::Core(reason)),
         Entry::Waits(waiting) if admission.waiting() > worker.settings.limits.waiting => {
-            waiting.refuse(Reason::QueueFull);
+            waiting.refuse(Reason::QueueFull, Outcome::TooManyWaiting);
             Err(Away::TooManyWaiting)
         }
         Entry::Waits(waiting) => wait(waiting, wait_until).await,

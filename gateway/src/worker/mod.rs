@@ -45,6 +45,7 @@ use usher_flowcontrol::estimate::Statistics;
 use usher_flowcontrol::units::Nanos;
 use usher_flowcontrol::watches::Watches;
 
+use crate::observe::hdr::Recorder;
 use crate::upstream::Upstream;
 use admission::Admission;
 use counters::Counting;
@@ -62,6 +63,8 @@ struct Worker {
     turned_away: RefCell<TurnedAway>,
     /// What connections did that honest ones do not.
     glitches: Rc<Tally>,
+    /// Its histograms, if they are kept.
+    recorder: Option<Rc<Recorder>>,
     /// Watches that run, for the cost of writes.
     watches: RefCell<Watches>,
     /// Objects that there are, for the cost of lists.
@@ -82,7 +85,7 @@ enum Admit {
 }
 
 impl Worker {
-    fn new(settings: Settings) -> Self {
+    fn new(mut settings: Settings) -> Self {
         let admit = match settings.admission {
             AdmissionSettings::FlowControl { server_limit } => {
                 Admit::FlowControl(Rc::new(Admission::new(server_limit)))
@@ -92,6 +95,7 @@ impl Worker {
             }
         };
         Self {
+            recorder: settings.hdr.take().map(Recorder::new),
             admit,
             upstream: Upstream::start(settings.upstream.clone()),
             counters: Counting::default(),

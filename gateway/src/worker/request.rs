@@ -24,6 +24,7 @@ use super::reply::{self, Failure};
 use super::upgrade;
 use super::watch::{Beginning, Framing};
 use crate::identity::{Caller, Handover};
+use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
 use crate::upstream::{Download, Fault, Kind, Presents, Switched, Upload};
 
@@ -130,6 +131,7 @@ async fn execute(
     let is_watch = known.info.verb() == "watch";
     let mut held = Held::default();
     held.pass = pass;
+    held.measured(Measured::sent);
     held.busy = Some(known.client.busy());
     if is_watch {
         let seat = match held.pass.take() {
@@ -153,7 +155,10 @@ async fn execute(
     };
     let mut response = match answer {
         Ok(Answer::Plain(response)) => relay(known, *response, held),
-        Ok(Answer::Switched(response)) => *response,
+        Ok(Answer::Switched(response)) => {
+            held.measured(|measured| measured.ends(Outcome::Executed));
+            *response
+        }
         Err(missing) => audit_id.put_on(missing.answer(worker, accept)),
     };
     if let Some(uids) = uids {
@@ -216,6 +221,7 @@ fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Res
         host.end_at(Some(deadline));
         held.host = Some(host);
     }
+    held.measured(Measured::answered);
     Response::from_parts(head, Body::relayed(download, held, worker))
 }
 

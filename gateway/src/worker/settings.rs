@@ -7,6 +7,7 @@ use std::time::Duration;
 use usher_flowcontrol::units::Seats;
 
 use crate::identity::Authenticator;
+use crate::observe::hdr;
 use crate::tls;
 use crate::upstream;
 
@@ -34,6 +35,8 @@ pub struct Settings {
     pub watch_quiet: Duration,
     /// A watch is taken as initialised after that, whatever it does.
     pub watch_initialised_max: Duration,
+    /// Where its histograms go; `None`: it keeps none.
+    pub hdr: Option<hdr::Feed>,
     /// Whether the apiserver answers lists of the newest state out of its cache (etcd 3.4.31, 3.5.13 and
     /// later): lists are cheaper then.
     pub consistent_reads: bool,
@@ -136,6 +139,7 @@ impl Settings {
             request_timeout: Duration::from_secs(60),
             watch_quiet: Duration::from_millis(50),
             watch_initialised_max: Duration::from_secs(10),
+            hdr: None,
             consistent_reads: true,
         }
     }

@@ -16,6 +16,7 @@ use usher_flowcontrol::units::Nanos;
 
 use super::Worker;
 use super::admission::Seat;
+use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
 
 /// The annotation of the bookmark; the same bytes in JSON and protobuf.
@@ -102,8 +103,18 @@ impl Beginning {
 
     /// Gives the seats back; `false` if they were already.
     fn end(&self) -> bool {
-        let seat = self.seat.take();
+        let mut seat = self.seat.take();
+        if let Some(seat) = &mut seat {
+            seat.measured().ends(Outcome::Executed);
+        }
         seat.is_some()
+    }
+
+    /// Tells what is measured of it, while it holds its seats.
+    pub(super) fn measured(&self, tell: fn(&mut Measured)) {
+        if let Some(seat) = self.seat.borrow_mut().as_mut() {
+            tell(seat.measured());
+        }
     }
 
     fn is_over(&self) -> bool {

@@ -5,6 +5,7 @@
 mod admission;
 mod drain;
 mod failures;
+mod histograms;
 mod relay;
 mod storm;
 mod stub;

@@ -16,7 +16,7 @@ fn arrive(admission: &Rc<Admission>) -> Entry {
     let class = admission.controller.borrow().classify(user, &info);
     let user = Arc::new(Identity::default());
     let described = Described { user, method: Method::GET, target: Uri::default() };
-    admission.arrive(&class, Work::seats(1), described)
+    admission.arrive(&class, Work::seats(1), described, Measured::begin(None, ring::now()))
 }
 
 fn seats_in_use(admission: &Admission) -> u64 {
