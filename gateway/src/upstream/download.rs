@@ -1,71 +1,73 @@
 //! An answer's body on its way down, and what it keeps busy meanwhile.
 
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::fault::Cause;
 use super::{http1, http2};
 
 /// An answer's body. Read to its end, it gives the connection back; dropped before, it ends the work there.
 #[derive(Debug)]
-pub struct Download {
-    body: Incoming,
-    lease: Lease,
-}
+pub struct Download(Source);
 
-/// What a request keeps busy until its answer is complete.
+/// Whose body it is, and what it keeps busy until it is complete.
 #[derive(Debug)]
-pub(super) enum Lease {
-    /// A whole connection.
-    Http1(http1::Lease),
-    /// A stream of one. Dropping the body resets it.
-    Http2(#[expect(dead_code, reason = "held to count the stream")] http2::Lease),
+enum Source {
+    /// A stream of an HTTP/2 connection. Dropping the body resets it.
+    Http2(Incoming, #[expect(dead_code, reason = "held to count the stream")] http2::Lease),
+    /// A whole connection that hyper drives.
+    Hyper(Incoming, http1::hyper::Lease),
 }
 
 impl Download {
-    pub(super) fn new(body: Incoming, lease: Lease) -> Self {
-        let mut download = Self { body, lease };
-        download.note_end();
-        download
+    /// A stream's.
+    pub(super) fn http2(body: Incoming, lease: http2::Lease) -> Self {
+        Self(Source::Http2(body, lease))
     }
 
-    fn note_end(&mut self) {
-        if let (true, Lease::Http1(lease)) = (self.body.is_end_stream(), &mut self.lease) {
+    /// That of a connection which hyper drives.
+    pub(super) fn hyper(body: Incoming, mut lease: http1::hyper::Lease) -> Self {
+        if body.is_end_stream() {
             lease.complete();
         }
+        Self(Source::Hyper(body, lease))
     }
 }
 
 impl Body for Download {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Cause;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match (&frame, &mut self.lease) {
-            (None, Lease::Http1(lease)) => lease.complete(),
-            _ => self.note_end(),
-        }
-        Poll::Ready(frame)
+    ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
+        let frame = match &mut self.0 {
+            Source::Http2(body, _) => ready!(Pin::new(body).poll_frame(cx)),
+            Source::Hyper(body, lease) => {
+                let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+                if frame.is_none() || body.is_end_stream() {
+                    lease.complete();
+                }
+                frame
+            }
+        };
+        Poll::Ready(frame.map(|frame| frame.map_err(Cause::from)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.0 {
+            Source::Http2(body, _) | Source::Hyper(body, _) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.0 {
+            Source::Http2(body, _) | Source::Hyper(body, _) => body.size_hint(),
+        }
     }
-}
-
-/// The request of an answer, as far as the connection is concerned.
-pub(super) fn http1(connection: &Rc<http1::Driver>, uploaded: Rc<std::cell::Cell<bool>>) -> Lease {
-    Lease::Http1(http1::Lease::new(connection, uploaded))
 }

@@ -1,9 +1,13 @@
 //! What can go wrong on the way to an apiserver, and what the client hears of it.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 
 use http::StatusCode;
+
+/// What the connection says of it: hyper's words, the operating system's, or those of our own HTTP/1.1.
+pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// What went wrong. Never the client's fault.
 #[derive(Debug)]
@@ -23,9 +27,9 @@ pub enum Fault {
     /// TLS took too long.
     HandshakeTimeout,
     /// The connection ended before the request was sent.
-    Closed(hyper::Error),
+    Closed(Cause),
     /// The connection broke, or what came was not HTTP, after the request was sent.
-    Broken(hyper::Error),
+    Broken(Cause),
     /// No answer in time.
     AnswerTimeout,
 }
@@ -99,4 +103,4 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl Error for Fault {}

@@ -14,7 +14,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use usher_flowcontrol::units::Nanos;
 
-use super::download::{self, Download};
+use super::download::Download;
 use super::{Attempt, Fault, Pool, Presents, Server, Upload, lane};
 use crate::ring;
 use crate::wire::Wire;
@@ -71,7 +71,7 @@ pub(super) async fn start(
         .keep_alive_timeout(PING_TIMEOUT)
         .handshake(TokioIo::new(wire))
         .await
-        .map_err(Fault::Closed)?;
+        .map_err(|error| Fault::Closed(error.into()))?;
     let connection = Rc::new(RefCell::new(connection));
     let asked = Rc::clone(&connection);
     let allowed = move || asked.try_borrow().map_or(0, |connection| connection.current_max_send_streams());
@@ -104,10 +104,7 @@ pub(super) async fn send(shared: &Rc<Shared>, server: &Server, mut request: Requ
     let mut sender = shared.sender.clone();
     let copy = copy_of(&request);
     match sender.try_send_request(request).await {
-        Ok(response) => {
-            let lease = download::Lease::Http2(lease);
-            Attempt::Answered(Box::new(response.map(|body| Download::new(body, lease))))
-        }
+        Ok(response) => Attempt::Answered(Box::new(response.map(|body| Download::http2(body, lease)))),
         Err(mut error) => {
             let message = error.take_message();
             let error = error.into_error();
@@ -115,9 +112,9 @@ pub(super) async fn send(shared: &Rc<Shared>, server: &Server, mut request: Requ
             match unsent {
                 Some(request) => {
                     shared.closed.set(true); // it takes no streams any more; those it has go on
-                    Attempt::Unsent(Box::new((request, Fault::Closed(error))))
+                    Attempt::Unsent(Box::new((request, Fault::Closed(error.into()))))
                 }
-                None => Attempt::Failed(Fault::Broken(error)),
+                None => Attempt::Failed(Fault::Broken(error.into())),
             }
         }
     }

@@ -18,7 +18,7 @@ mod upload;
 pub use crate::tls::Presents;
 pub use connect::{BadServer, Server};
 pub use download::Download;
-pub use fault::Fault;
+pub use fault::{Cause, Fault};
 pub use http1::Switched;
 pub use look::Look;
 pub use upload::{Upload, UploadFault};
@@ -89,6 +89,7 @@ struct Pool {
     /// It turned out not to speak HTTP/2.
     http1_only: Cell<bool>,
     idle: [RefCell<Vec<http1::Idle>>; 2],
+    idle_max: usize,
     shared: [RefCell<Vec<Rc<http2::Shared>>>; 2],
     /// HTTP/2 connections are made one after the other: thousands of watches that come at once share some tens, where
     /// each would make one of its own if it did not wait for the one being made.
@@ -141,7 +142,8 @@ impl Upstream {
     /// Starts watching over the servers, in the ring of this thread, for as long as it is held.
     #[must_use]
     pub fn start(settings: Settings) -> Rc<Self> {
-        let servers = settings.servers.iter().cloned().map(Pool::new).map(Rc::new).collect();
+        let pool = |server: &Server| Rc::new(Pool::new(server.clone(), settings.idle_connections_max));
+        let servers = settings.servers.iter().map(pool).collect();
         let upstream = Rc::new(Self { settings, servers, round: Cell::new(0) });
         for pool in &upstream.servers {
             ring::spawn(health::watch_over(Rc::downgrade(&upstream), Rc::downgrade(pool)));
@@ -225,9 +227,10 @@ impl Upstream {
 // === impl Pool ===
 
 impl Pool {
-    fn new(server: Server) -> Self {
+    fn new(server: Server, idle_max: usize) -> Self {
         Self {
             server,
+            idle_max,
             healthy: Cell::new(true),
             answered: Cell::new(false),
             http1_only: Cell::new(false),
@@ -259,7 +262,7 @@ impl Pool {
         let connection = match idle {
             Some(connection) => connection,
             None => match connect::connect(settings, &self.server, presents, tls::Protocol::Http1).await {
-                Ok(wire) => match http1::start(wire, self, presents, settings.idle_connections_max).await {
+                Ok(wire) => match http1::start(wire, self, presents).await {
                     Ok(connection) => connection,
                     Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
                 },

@@ -13,19 +13,30 @@ use futures_util::task::AtomicWaker;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::fault::Cause;
+
 /// A body as it comes. Pulled by the connection to the apiserver: back-pressure reaches the client, and of a
 /// request that waits nothing is read.
 #[derive(Debug)]
 pub struct Upload {
-    body: Option<Incoming>,
+    source: Source,
     gate: Option<Arc<Gate>>,
     /// Whether all of it has gone up; seen by the connection's lease.
     done: Rc<Cell<bool>>,
 }
 
+/// Whose body it is.
+#[derive(Debug)]
+enum Source {
+    /// There is none.
+    Nothing,
+    /// That of a client whose connection hyper drives.
+    Hyper(Incoming),
+}
+
 /// A body failed on the client's side.
 #[derive(Debug)]
-pub struct UploadFault(hyper::Error);
+pub struct UploadFault(Cause);
 
 /// Holds a body back until the apiserver asks for it (`100 Continue`).
 #[derive(Debug, Default)]
@@ -40,14 +51,14 @@ impl Upload {
     /// No body.
     #[must_use]
     pub fn empty() -> Self {
-        Self { body: None, gate: None, done: Rc::new(Cell::new(true)) }
+        Self { source: Source::Nothing, gate: None, done: Rc::new(Cell::new(true)) }
     }
 
     /// A client's body.
     #[must_use]
     pub fn new(body: Incoming) -> Self {
         let done = Rc::new(Cell::new(body.is_end_stream()));
-        Self { body: Some(body), gate: None, done }
+        Self { source: Source::Hyper(body), gate: None, done }
     }
 
     /// Whether all of it has gone up.
@@ -72,22 +83,28 @@ impl Body for Upload {
         if let Some(gate) = &self.gate {
             ready!(gate.poll_open(cx));
         }
-        let frame = match &mut self.body {
-            Some(body) => ready!(Pin::new(body).poll_frame(cx)),
-            None => None,
+        let frame = match &mut self.source {
+            Source::Nothing => None,
+            Source::Hyper(body) => ready!(Pin::new(body).poll_frame(cx)),
         };
         if frame.is_none() || self.is_end_stream() {
             self.done.set(true);
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(UploadFault)))
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| UploadFault(error.into()))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        match &self.source {
+            Source::Nothing => true,
+            Source::Hyper(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        match &self.source {
+            Source::Nothing => SizeHint::with_exact(0),
+            Source::Hyper(body) => body.size_hint(),
+        }
     }
 }
 
@@ -119,6 +136,6 @@ impl fmt::Display for UploadFault {
 
 impl std::error::Error for UploadFault {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.0)
+        Some(&*self.0)
     }
 }

@@ -131,7 +131,7 @@ impl Relayed {
             Some(Err(error)) => {
                 self.worker.counters.upstream_broken_answering.add();
                 self.complete();
-                return Poll::Ready(Some(Err(error.into())));
+                return Poll::Ready(Some(Err(error)));
             }
             None => {
                 self.end_well();

@@ -1,33 +1,32 @@
-//! HTTP/1.1 connections: one request at a time, then back to the pool; or for good, if protocols are switched.
+//! HTTP/1.1 connections that hyper drives, each in a task of its own: the reference that [`super::own`] is held
+//! against, and how protocols are switched.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::{Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper::client::conn::http1::{self, Builder, SendRequest};
 use hyper_util::rt::TokioIo;
-use usher_flowcontrol::units::Nanos;
 
-use super::{Attempt, Download, Fault, Pool, Presents, Server, Upload, download, lane};
+use super::{HEAD_BYTES_MAX, Home, path_only};
 use crate::ring;
+use crate::upstream::{Attempt, Download, Fault, Upload};
 use crate::wire::Wire;
 
 /// A connection that does nothing.
 #[derive(Debug)]
-pub(super) struct Idle {
+pub(super) struct Connection {
     sender: SendRequest<Upload>,
     driver: Rc<Driver>,
-    /// Since when.
-    pub(super) since: Nanos,
 }
 
 /// What a connection's task and its user tell each other.
 #[derive(Debug)]
-pub(super) struct Driver {
+struct Driver {
     state: RefCell<State>,
     waker: RefCell<Option<Waker>>,
 }
@@ -47,7 +46,7 @@ enum State {
 /// A request on a connection. Dropped before [`Lease::complete`], it closes the connection: that is how an
 /// apiserver learns over HTTP/1.1 that its work is not wanted any more.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(in crate::upstream) struct Lease {
     /// Its connection; none once it is given back: the next request's answer may come over it already.
     driver: Option<Rc<Driver>>,
     uploaded: Rc<Cell<bool>>,
@@ -67,39 +66,29 @@ pub enum Switched {
     No(Box<Response<Download>>),
 }
 
-/// Bytes of an answer's head. kube-apiserver's are below 4 KiB; a proxied pod's may be anything.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-
-type Driven = Connection<TokioIo<Wire>, Upload>;
+type Driven = http1::Connection<TokioIo<Wire>, Upload>;
 
 /// Makes a connection out of a fresh wire.
-pub(super) async fn start(
-    wire: Wire,
-    pool: &Rc<Pool>,
-    presents: Presents,
-    idle_max: usize,
-) -> Result<Idle, Fault> {
+pub(super) async fn start(wire: Wire, home: Home) -> Result<Connection, Fault> {
     let (sender, connection) = handshake(wire).await?;
     let driver = Rc::new(Driver { state: RefCell::new(State::Free), waker: RefCell::new(None) });
-    let home = Home { pool: Rc::downgrade(pool), lane: lane(presents), idle_max };
     ring::spawn(drive(connection, Rc::clone(&driver), Some(home)));
-    Ok(Idle { sender, driver, since: ring::now() })
+    Ok(Connection { sender, driver })
 }
 
 /// Sends a request over a connection.
-pub(super) async fn send(connection: Idle, server: &Server, mut request: Request<Upload>) -> Attempt {
-    origin_form(&mut request, server);
+pub(super) async fn send(connection: Connection, mut request: Request<Upload>) -> Attempt {
     let uploaded = request.body().progress();
     hold_body_if_asked(&mut request);
-    let Idle { mut sender, driver, .. } = connection;
+    let Connection { mut sender, driver } = connection;
     let answer = sender.try_send_request(request);
     *driver.state.borrow_mut() = State::Busy(sender);
-    let lease = download::http1(&driver, uploaded);
+    let lease = Lease::new(&driver, uploaded);
     match answer.await {
-        Ok(response) => Attempt::Answered(Box::new(response.map(|body| Download::new(body, lease)))),
+        Ok(response) => Attempt::Answered(Box::new(response.map(|body| Download::hyper(body, lease)))),
         Err(mut error) => match error.take_message() {
-            Some(request) => Attempt::Unsent(Box::new((request, Fault::Closed(error.into_error())))),
-            None => Attempt::Failed(Fault::Broken(error.into_error())),
+            Some(request) => Attempt::Unsent(Box::new((request, Fault::Closed(error.into_error().into())))),
+            None => Attempt::Failed(Fault::Broken(error.into_error().into())),
         },
     }
 }
@@ -118,15 +107,17 @@ pub(super) async fn switch(wire: Wire, mut request: Request<Upload>) -> Result<S
         answer.as_mut().poll(cx)
     })
     .await
-    .map_err(Fault::Broken)?;
+    .map_err(|error| Fault::Broken(error.into()))?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let driver = Rc::new(Driver { state: RefCell::new(State::Busy(sender)), waker: RefCell::new(None) });
         ring::spawn(drive(connection, Rc::clone(&driver), None));
-        let lease = download::http1(&driver, uploaded);
-        return Ok(Switched::No(Box::new(response.map(|body| Download::new(body, lease)))));
+        let lease = Lease::new(&driver, uploaded);
+        return Ok(Switched::No(Box::new(response.map(|body| Download::hyper(body, lease)))));
     }
     if !over {
-        poll_fn(|cx| connection.poll_without_shutdown(cx)).await.map_err(Fault::Broken)?;
+        poll_fn(|cx| connection.poll_without_shutdown(cx))
+            .await
+            .map_err(|error| Fault::Broken(error.into()))?;
     }
     let parts = connection.into_parts();
     let head = response.map(|_: Incoming| ());
@@ -134,14 +125,11 @@ pub(super) async fn switch(wire: Wire, mut request: Request<Upload>) -> Result<S
 }
 
 async fn handshake(wire: Wire) -> Result<(SendRequest<Upload>, Driven), Fault> {
-    Builder::new().max_header_size(HEAD_BYTES_MAX).handshake(TokioIo::new(wire)).await.map_err(Fault::Closed)
-}
-
-/// Where a connection goes back to.
-struct Home {
-    pool: Weak<Pool>,
-    lane: usize,
-    idle_max: usize,
+    Builder::new()
+        .max_header_size(HEAD_BYTES_MAX)
+        .handshake(TokioIo::new(wire))
+        .await
+        .map_err(|error| Fault::Closed(error.into()))
 }
 
 /// A connection's task: ends with the connection, or when it is abandoned; the pool forgets it then.
@@ -158,23 +146,11 @@ async fn drive(mut connection: Driven, driver: Rc<Driver>, home: Option<Home>) {
     })
     .await;
     *driver.state.borrow_mut() = State::Abandoned;
-    let Some((pool, lane)) = home.and_then(|home| Some((home.pool.upgrade()?, home.lane))) else { return };
-    pool.idle[lane].borrow_mut().retain(|idle| !Rc::ptr_eq(&idle.driver, &driver));
-}
-
-/// Origin form, and a `Host` if the client's HTTP/1.0 had none. The client's own `Host` stays: an apiserver does
-/// not look at it, what is behind it (a proxied service) may.
-fn origin_form(request: &mut Request<Upload>, server: &Server) {
-    *request.uri_mut() = path_only(request.uri());
-    if !request.headers().contains_key(header::HOST)
-        && let Ok(host) = HeaderValue::from_str(server.authority.as_str())
-    {
-        request.headers_mut().insert(header::HOST, host);
+    if let Some(home) = home {
+        home.forget(|other| match other {
+            super::Connection::Hyper(other) => Rc::ptr_eq(&other.driver, &driver),
+        });
     }
-}
-
-fn path_only(uri: &Uri) -> Uri {
-    uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
 }
 
 /// A client that waits for `100 Continue` gets it when the apiserver asks for the body.
@@ -205,11 +181,8 @@ impl Driver {
         else {
             return Poll::Ready(());
         };
-        let Some(pool) = home.pool.upgrade() else { return Poll::Ready(()) };
-        let mut idle = pool.idle[home.lane].borrow_mut();
-        if idle.len() < home.idle_max {
-            idle.push(Idle { sender, driver: Rc::clone(self), since: ring::now() });
-        }
+        drop(state);
+        home.take_back(super::Connection::Hyper(Connection { sender, driver: Rc::clone(self) }));
         Poll::Pending
     }
 
@@ -220,9 +193,9 @@ impl Driver {
     }
 }
 
-// === impl Idle ===
+// === impl Connection ===
 
-impl Idle {
+impl Connection {
     /// Whether a request can be sent over it now.
     pub(super) fn is_ready(&self) -> bool {
         self.sender.is_ready()
@@ -232,13 +205,13 @@ impl Idle {
 // === impl Lease ===
 
 impl Lease {
-    pub(super) fn new(driver: &Rc<Driver>, uploaded: Rc<Cell<bool>>) -> Self {
+    fn new(driver: &Rc<Driver>, uploaded: Rc<Cell<bool>>) -> Self {
         Self { driver: Some(Rc::clone(driver)), uploaded }
     }
 
     /// The answer has been read to its end. The connection is good for another request only if the request
     /// has been sent to its end, too.
-    pub(super) fn complete(&mut self) {
+    pub(in crate::upstream) fn complete(&mut self) {
         if !self.uploaded.get() {
             return; // dropped with the rest unsent: the connection is closed
         }
