@@ -1,0 +1,348 @@
+//! Heads: from bytes to `http`'s types.
+//!
+//! One allocation holds the bytes of a head; its target and its header values are slices of that. httparse finds
+//! the lines (it refuses folded lines, spaces before colons, bare CRs and control bytes, and takes a bare LF as an
+//! end of line, as Go does); what the lines mean for the body's framing is decided here.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
+use http::{Method, StatusCode, Uri, Version};
+use httparse::{Header, ParserConfig, Status};
+
+use super::{Fault, Framing, Limits};
+
+/// A request's head.
+#[derive(Debug)]
+pub struct RequestHead {
+    /// Its method.
+    pub method: Method,
+    /// Its target, in whichever form it was sent.
+    pub uri: Uri,
+    /// 1.0 or 1.1.
+    pub version: Version,
+    /// Its header lines, in order within each name.
+    pub headers: HeaderMap,
+    /// How its body is delimited.
+    pub framing: Framing,
+    /// The client would use the connection again.
+    pub keep_alive: bool,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Bytes of the head.
+    pub used: usize,
+}
+
+/// An answer's head.
+#[derive(Debug)]
+pub struct ResponseHead {
+    /// Its status. After 1xx (but for 101) another head follows.
+    pub status: StatusCode,
+    /// 1.0 or 1.1.
+    pub version: Version,
+    /// Its header lines, in order within each name.
+    pub headers: HeaderMap,
+    /// How its body is delimited.
+    pub framing: Framing,
+    /// The server would use the connection again, as far as its head tells.
+    pub keep_alive: bool,
+    /// Bytes of the head.
+    pub used: usize,
+}
+
+/// Either head.
+pub trait Head {
+    /// Bytes of it.
+    fn used(&self) -> usize;
+}
+
+impl Head for RequestHead {
+    fn used(&self) -> usize {
+        self.used
+    }
+}
+
+impl Head for ResponseHead {
+    fn used(&self) -> usize {
+        self.used
+    }
+}
+
+/// Bytes of a target: the `http` crate takes no longer ones.
+const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
+/// Lines of heads that are parsed on the stack. Those of Go's clients have about ten.
+const LINES_AT_HAND: usize = 64;
+
+/// Parses a request's head; `None`: there is more to come.
+///
+/// # Errors
+/// [`Fault`]: nothing that begins like this is a request.
+pub fn request(bytes: &[u8], limits: &Limits) -> Result<Option<RequestHead>, Fault> {
+    with_lines(bytes, limits, |bytes, lines| {
+        let mut parsed = httparse::Request::new(&mut []);
+        let config = ParserConfig::default();
+        let used = match config.parse_request_with_uninit_headers(&mut parsed, bytes, lines) {
+            Ok(Status::Complete(used)) => used,
+            Ok(Status::Partial) => return partial(bytes, limits),
+            Err(httparse::Error::Token) if parsed.method.is_none() => return Err(Fault::Method),
+            Err(httparse::Error::Token) => return Err(Fault::Target),
+            Err(error) => return Err(error.into()),
+        };
+        let (Some(method), Some(target), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
+            return Err(Fault::FirstLine);
+        };
+        if used > limits.bytes {
+            return Err(Fault::HeadTooLarge);
+        }
+        if target.len() > TARGET_BYTES_MAX {
+            return Err(Fault::TargetTooLong);
+        }
+        let method = Method::from_bytes(method.as_bytes()).map_err(|_| Fault::Method)?;
+        let target = within(bytes, target.as_bytes());
+        let (shared, headers, seen) = read_lines(&bytes[..used], parsed.headers)?;
+        let uri = Uri::from_maybe_shared(shared.slice(target)).map_err(|_| Fault::Target)?;
+        let framing = seen.of_request(minor)?;
+        Ok(Some(RequestHead {
+            method,
+            uri,
+            version: version(minor),
+            headers,
+            framing,
+            keep_alive: seen.keeps_alive(minor),
+            expects_continue: seen.expects_continue && minor == 1 && framing != Framing::None,
+            used,
+        }))
+    })
+}
+
+/// Parses an answer's head; `asked` is the method that it answers. `None`: there is more to come.
+///
+/// # Errors
+/// [`Fault`]: nothing that begins like this is an answer.
+pub fn response(bytes: &[u8], limits: &Limits, asked: &Method) -> Result<Option<ResponseHead>, Fault> {
+    with_lines(bytes, limits, |bytes, lines| {
+        let mut parsed = httparse::Response::new(&mut []);
+        let config = ParserConfig::default();
+        let used = match config.parse_response_with_uninit_headers(&mut parsed, bytes, lines) {
+            Ok(Status::Complete(used)) => used,
+            Ok(Status::Partial) => return partial(bytes, limits),
+            Err(error) => return Err(error.into()),
+        };
+        let (Some(code), Some(minor)) = (parsed.code, parsed.version) else { return Err(Fault::FirstLine) };
+        if used > limits.bytes {
+            return Err(Fault::HeadTooLarge);
+        }
+        let status = StatusCode::from_u16(code).map_err(|_| Fault::Status)?;
+        let (_, headers, seen) = read_lines(&bytes[..used], parsed.headers)?;
+        let framing = seen.of_response(minor, status, asked)?;
+        Ok(Some(ResponseHead {
+            status,
+            version: version(minor),
+            headers,
+            framing,
+            keep_alive: seen.keeps_alive(minor) && framing != Framing::UntilClose,
+            used,
+        }))
+    })
+}
+
+/// Parses the lines of trailers, with the empty one that ends them.
+pub(super) fn trailers(bytes: &[u8], lines_max: usize) -> Result<HeaderMap, Fault> {
+    let mut lines = vec![httparse::EMPTY_HEADER; lines_max];
+    match httparse::parse_headers(bytes, &mut lines) {
+        Ok(Status::Complete((used, lines))) if used == bytes.len() => {
+            read_lines(bytes, lines).map(|(_, headers, _)| headers).map_err(|_| Fault::Trailers)
+        }
+        Ok(_) => Err(Fault::Trailers),
+        Err(httparse::Error::TooManyHeaders) => Err(Fault::TrailersTooLarge),
+        Err(_) => Err(Fault::Trailers),
+    }
+}
+
+/// Room for a head's lines: a little at first, all that is allowed if that is too little.
+fn with_lines<'b, T>(
+    bytes: &'b [u8],
+    limits: &Limits,
+    parse: impl Fn(&'b [u8], &mut [MaybeUninit<Header<'b>>]) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let mut at_hand = [const { MaybeUninit::uninit() }; LINES_AT_HAND];
+    let few = limits.lines.min(LINES_AT_HAND);
+    match parse(bytes, &mut at_hand[..few]) {
+        Err(Fault::TooManyLines) if limits.lines > few => {
+            let mut all: Vec<_> = std::iter::repeat_with(MaybeUninit::uninit).take(limits.lines).collect();
+            parse(bytes, &mut all)
+        }
+        parsed => parsed,
+    }
+}
+
+fn partial<T>(bytes: &[u8], limits: &Limits) -> Result<Option<T>, Fault> {
+    if bytes.len() > limits.bytes { Err(Fault::HeadTooLarge) } else { Ok(None) }
+}
+
+/// Where a piece of `bytes` is in them.
+fn within(bytes: &[u8], piece: &[u8]) -> Range<usize> {
+    let start = piece.as_ptr().addr() - bytes.as_ptr().addr();
+    start..start + piece.len()
+}
+
+fn version(minor: u8) -> Version {
+    if minor == 1 { Version::HTTP_11 } else { Version::HTTP_10 }
+}
+
+/// A head's bytes, its lines as slices of them, and what they say about the message.
+fn read_lines(head: &[u8], lines: &[Header<'_>]) -> Result<(Bytes, HeaderMap, Seen), Fault> {
+    let shared = Bytes::copy_from_slice(head);
+    let mut headers = HeaderMap::try_with_capacity(lines.len()).map_err(|_| Fault::TooManyLines)?;
+    let mut seen = Seen::default();
+    for line in lines {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Fault::HeaderLine)?;
+        if seen.note(&name, line.value)? == Keep::Yes {
+            let value = shared.slice(within(head, line.value));
+            let value = HeaderValue::from_maybe_shared(value).map_err(|_| Fault::HeaderLine)?;
+            headers.try_append(name, value).map_err(|_| Fault::TooManyLines)?;
+        }
+    }
+    Ok((shared, headers, seen))
+}
+
+/// What a head's lines say about its message.
+#[derive(Debug, Default)]
+struct Seen {
+    length: Option<u64>,
+    coding: Option<Coding>,
+    close: bool,
+    keep_alive: bool,
+    expects_continue: bool,
+}
+
+/// `Transfer-Encoding`, all its lines together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    /// `chunked` and nothing else.
+    Chunked,
+    /// Others, and `chunked` at last.
+    OthersThenChunked,
+    /// `chunked` is not the last.
+    NotChunked,
+}
+
+/// Whether a line belongs in the map.
+#[derive(PartialEq, Eq)]
+enum Keep {
+    Yes,
+    /// It says what another one said.
+    No,
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn note(&mut self, name: &HeaderName, value: &[u8]) -> Result<Keep, Fault> {
+        match *name {
+            CONTENT_LENGTH => {
+                let length = decimal(value).ok_or(Fault::Length)?;
+                match self.length.replace(length) {
+                    None => {}
+                    Some(same) if same == length => return Ok(Keep::No),
+                    Some(_) => return Err(Fault::LengthsDiffer),
+                }
+            }
+            TRANSFER_ENCODING => {
+                for coding in tokens(value) {
+                    let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+                    self.coding = Some(match self.coding {
+                        None if is_chunked => Coding::Chunked,
+                        // Twice chunked is chunked within another coding, which nobody sends and few undo.
+                        Some(_) if is_chunked => Coding::OthersThenChunked,
+                        _ => Coding::NotChunked,
+                    });
+                }
+                self.coding.get_or_insert(Coding::NotChunked);
+            }
+            CONNECTION => {
+                self.close |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"close"));
+                self.keep_alive |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"keep-alive"));
+            }
+            EXPECT => self.expects_continue = value.eq_ignore_ascii_case(b"100-continue"),
+            _ => {}
+        }
+        Ok(Keep::Yes)
+    }
+
+    /// RFC 9112, section 6.3, with every choice that it leaves made against the message.
+    fn of_request(&self, minor: u8) -> Result<Framing, Fault> {
+        match (self.coding, self.length) {
+            (None, length) => length.map_or(Ok(Framing::None), length_of),
+            (Some(_), Some(_)) => Err(Fault::LengthAndCoding),
+            (Some(_), None) if minor == 0 => Err(Fault::CodingInHttp10),
+            (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
+            (Some(Coding::OthersThenChunked), None) => Err(Fault::CodingUnknown),
+            (Some(Coding::NotChunked), None) => Err(Fault::NotChunked),
+        }
+    }
+
+    fn of_response(&self, minor: u8, status: StatusCode, asked: &Method) -> Result<Framing, Fault> {
+        let bodiless = status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+            || *asked == Method::HEAD
+            || *asked == Method::CONNECT && status.is_success();
+        match (self.coding, self.length) {
+            (Some(_), Some(_)) => Err(Fault::LengthAndCoding),
+            (Some(_), None) if minor == 0 => Err(Fault::CodingInHttp10),
+            _ if bodiless => Ok(Framing::None),
+            (None, None) => Ok(Framing::UntilClose),
+            (None, Some(length)) => length_of(length),
+            (Some(Coding::Chunked), None) => Ok(Framing::Chunked),
+            // Unlike a request's, such a body has an end; but the coding would be lost on the way.
+            (Some(_), None) => Err(Fault::CodingUnknown),
+        }
+    }
+
+    /// RFC 9112, section 9.3.
+    fn keeps_alive(&self, minor: u8) -> bool {
+        !self.close && (minor == 1 || self.keep_alive)
+    }
+}
+
+/// Lengths from here on are refused: hyper keeps them for meanings of its own, and no sum with one can overflow.
+const LENGTH_MAX: u64 = u64::MAX - 2;
+
+fn length_of(length: u64) -> Result<Framing, Fault> {
+    if length < LENGTH_MAX { Ok(Framing::of_length(length)) } else { Err(Fault::Length) }
+}
+
+/// A number that is digits and nothing else.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| match digit {
+        b'0'..=b'9' => number.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
+        _ => None,
+    })
+}
+
+/// The parts of a list.
+fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
+}
+
+impl From<httparse::Error> for Fault {
+    fn from(error: httparse::Error) -> Self {
+        match error {
+            httparse::Error::HeaderName | httparse::Error::HeaderValue => Self::HeaderLine,
+            httparse::Error::NewLine | httparse::Error::Token => Self::FirstLine,
+            httparse::Error::Status => Self::Status,
+            httparse::Error::TooManyHeaders => Self::TooManyLines,
+            httparse::Error::Version => Self::Version,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
