@@ -5,6 +5,7 @@ pub mod config;
 pub mod coordinator;
 pub mod http1;
 pub mod identity;
+pub mod memory;
 pub mod observe;
 pub mod reload;
 pub mod ring;

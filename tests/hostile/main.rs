@@ -12,6 +12,7 @@ mod configuration;
 mod exhaustion;
 mod gone;
 mod identity;
+mod memory;
 mod request_line;
 mod slow;
 mod smuggling;

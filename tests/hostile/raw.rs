@@ -42,6 +42,19 @@ impl Raw {
         Self { stream: StreamOwned::new(connection, socket), left: Vec::new() }
     }
 
+    /// Does the handshake on that connection; `None` if the peer hangs up.
+    pub(crate) fn greet(socket: TcpStream, tls: Arc<ClientConfig>) -> Option<Self> {
+        socket.set_read_timeout(Some(PATIENCE)).ok()?;
+        socket.set_write_timeout(Some(PATIENCE)).ok()?;
+        let name = ServerName::IpAddress(socket.peer_addr().ok()?.ip().into());
+        let connection = ClientConnection::new(tls, name).expect("a client");
+        let mut stream = StreamOwned::new(connection, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).ok()?;
+        }
+        Some(Self { stream, left: Vec::new() })
+    }
+
     /// Sends bytes. An error is the peer's right: it may have hung up.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.stream.write_all(bytes.as_ref())?;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use usher_flowcontrol::snapshot::Snapshot;
 
 use crate::identity::Authenticator;
+use crate::memory;
 use crate::reload::Reload;
 use crate::upstream;
 use crate::worker::{Counters, Glitched, TurnedAway};
@@ -52,6 +53,8 @@ pub struct Process {
     pub files: Vec<Arc<dyn Reload>>,
     /// Who is asking.
     pub authenticator: Arc<Authenticator>,
+    /// How much memory there is, and is used.
+    pub memory: Arc<memory::Gauge>,
 }
 
 /// A worker did not answer.

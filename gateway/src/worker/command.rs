@@ -13,6 +13,7 @@ use usher_flowcontrol::snapshot;
 use usher_flowcontrol::units::Nanos;
 
 use super::{Admit, Counters, Described, Glitched, Settings, TurnedAway, Worker, listen};
+use crate::memory::Rung;
 use crate::observe::hdr;
 use crate::ring::{self, Full, Listener, Mailbox, Post};
 use crate::upstream;
@@ -26,6 +27,8 @@ pub enum Command {
     Statistics(Vec<ObjectCount>),
     /// Go on with these empty histograms and hand over the full ones.
     Histograms(Box<hdr::Set>),
+    /// Memory is so scarce. While it is, said again with each reading.
+    Memory(Rung),
     /// How does everything stand? Answered between two turns.
     Snapshot(oneshot::Sender<Box<Snapshot>>),
     /// Stop: no new connections, watches end between two events, requests have `grace` to finish.
@@ -152,6 +155,7 @@ impl Worker {
                 }
                 statistics.prune(ring::now());
             }
+            Command::Memory(rung) => self.memory_is(rung),
             Command::Snapshot(asker) => {
                 let _ = asker.send(Box::new(self.snapshot())); // who does not wait any more need not know
             }

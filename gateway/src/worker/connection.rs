@@ -24,8 +24,10 @@ use super::body::Body;
 use super::glitches::{Glitch, Glitches};
 use super::host::Hosted;
 use super::quiet::{Quiet, TooQuiet};
+use super::roster::Member;
 use super::{Worker, request, upgrade};
 use crate::identity;
+use crate::memory::Rung;
 use crate::ring::{self, Stream};
 use crate::tls;
 use crate::wire::Wire;
@@ -41,6 +43,8 @@ pub(super) struct Client {
     pub(super) flows: RefCell<FlowCache>,
     /// The apiserver's side of a switched connection, until the 101 is written.
     pub(super) switched: RefCell<Option<Wire>>,
+    /// Its place among the open connections.
+    member: Member,
     /// Requests whose answer is not complete.
     busy: Cell<usize>,
     /// It has sent a request.
@@ -102,10 +106,12 @@ pub(super) async fn serve(
 ) {
     let drain = worker.drain.lookout();
     let glitches = Rc::new(Glitches::new(&worker.glitches, peer));
+    let member = worker.roster.join();
     let begun = tokio::select! {
         biased;
         begun = begin(&worker, &glitches, stream, tls.as_deref()) => begun,
         () = drain.wait() => return, // nothing has been asked yet
+        () = member.told() => return,
     };
     let Some((wire, is_http2)) = begun else { return };
     let who = worker.settings.authenticator.connection(peer, wire.peer_certificates(), ring::wall());
@@ -115,6 +121,7 @@ pub(super) async fn serve(
         glitches,
         flows: RefCell::default(),
         switched: RefCell::default(),
+        member,
         busy: Cell::new(0),
         asked: Cell::new(false),
     });
@@ -218,6 +225,9 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
         if busy && stream.poll_hangup(cx).is_ready() {
             return Poll::Ready(Ended::HungUp);
         }
+        if !busy && client.member.poll_told(cx).is_ready() {
+            return Poll::Ready(Ended::Shed);
+        }
         quiet.poll(cx, busy, stream.received()).map(Ended::TooQuiet)
     });
     let overrun = Rc::clone(worker);
@@ -229,18 +239,23 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
             let wire = parts.io.into_inner();
             let switched = client.switched.take();
             match switched {
-                Some(apiserver) => upgrade::relay(worker, wire.unread(parts.read_buf), apiserver).await,
+                Some(apiserver) => {
+                    let _in_use = client.busy();
+                    upgrade::relay(worker, wire.unread(parts.read_buf), apiserver).await;
+                }
                 None => close(wire).await,
             }
         }
         Some(Ended::TooQuiet(why)) => why.count(worker, &client.glitches),
-        Some(Ended::HungUp | Ended::Drained) | None => {}
+        Some(Ended::HungUp | Ended::Drained | Ended::Shed) | None => {}
     }
 }
 
 async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let worker = &client.worker;
     let limits = &worker.settings.limits;
+    let ahead = limits.body_bytes.saturating_mul(STREAMS_AHEAD);
+    let window = worker.ahead.window(ahead, worker.scarcity.is_at(Rung::Bodies));
     let of_request = Rc::clone(client);
     let service = service_fn(move |request| request::serve(Rc::clone(&of_request), request));
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
@@ -251,7 +266,7 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
         .max_send_buf_size(usize::try_from(limits.body_bytes).unwrap_or(usize::MAX))
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
         .initial_stream_window_size(limits.body_bytes)
-        .initial_connection_window_size(limits.body_bytes.saturating_mul(STREAMS_AHEAD))
+        .initial_connection_window_size(window.bytes())
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .auto_date_header(false)
@@ -273,6 +288,10 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
         if !draining && quiet.poll(cx, busy, 0).is_ready() {
             worker.counters.idle_timeouts.add();
             draining = true; // GOAWAY, then the end
+            connection.as_mut().graceful_shutdown();
+        }
+        if !draining && !busy && client.member.poll_told(cx).is_ready() {
+            draining = true;
             connection.as_mut().graceful_shutdown();
         }
         if !draining || busy {
@@ -314,6 +333,8 @@ enum Ended {
     ByItself(hyper::Result<()>),
     HungUp,
     Drained,
+    /// Idle when memory was tight.
+    Shed,
     TooQuiet(TooQuiet),
 }
 
@@ -365,6 +386,7 @@ impl Client {
     /// Counts as a request whose answer is not complete.
     pub(super) fn busy(self: &Rc<Self>) -> Busy {
         self.busy.set(self.busy.get() + 1);
+        self.member.busy();
         Busy(Rc::clone(self))
     }
 }
@@ -372,6 +394,9 @@ impl Client {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.busy.set(self.0.busy.get() - 1);
+        if self.0.busy.get() == 0 {
+            self.0.member.idle();
+        }
     }
 }
 

@@ -45,6 +45,10 @@ counters! {
     connections_open,
     /// Times that accepting stopped because there were too many connections.
     connections_refused_full,
+    /// Connections closed at once because memory is tight.
+    connections_refused_memory,
+    /// Idle connections closed because memory is tight.
+    connections_shed,
     /// Times that accepting failed for want of descriptors or memory.
     accept_failed,
     /// TLS handshakes that had to wait for their turn.
@@ -79,6 +83,8 @@ counters! {
     rejected_too_many_waiting,
     /// Requests turned away by the limits in force without flow control: 429.
     rejected_in_flight,
+    /// Requests with a large body turned away because memory is tight: 429.
+    rejected_memory,
     /// Requests whose client left while they waited.
     cancelled_waiting,
     /// Requests that executed (or bypassed flow control).

@@ -150,7 +150,8 @@ async fn wait(mut waiting: Waiting, until: Option<Nanos>) -> Result<Seat, Away> 
     waiting.time_out().ok_or(Away::Core(Reason::TimeOut))
 }
 
-fn labels(known: &Known<'_>, headers: &HeaderMap) -> RequestLabels {
+/// As it is counted when it is turned away.
+pub(super) fn labels(known: &Known<'_>, headers: &HeaderMap) -> RequestLabels {
     let content_type = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     RequestLabels::of(known.method.as_str(), &known.info, content_type)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use usher_flowcontrol::units::Nanos;
 
 use super::{Worker, connection};
+use crate::memory::Rung;
 use crate::ring::{self, Listener};
 use crate::tls;
 
@@ -25,6 +26,9 @@ pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<A
             accepted = accept_if_room(&worker, &listener) => accepted,
         };
         match accepted {
+            Ok(_) if worker.scarcity.is_at(Rung::Connections) => {
+                worker.counters.connections_refused_memory.add(); // dropped: closed
+            }
             Ok((stream, peer)) => {
                 starved = false;
                 let open = Open::new(&worker);

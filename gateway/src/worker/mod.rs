@@ -9,6 +9,7 @@
 //! awaits the answer and then by the answer's body.
 
 mod admission;
+mod ahead;
 mod audit;
 mod body;
 mod command;
@@ -24,6 +25,8 @@ mod listen;
 mod quiet;
 mod reply;
 mod request;
+mod roster;
+mod scarcity;
 mod settings;
 mod turned_away;
 mod uids;
@@ -48,10 +51,13 @@ use usher_flowcontrol::watches::Watches;
 use crate::observe::hdr::Recorder;
 use crate::upstream::Upstream;
 use admission::Admission;
+use ahead::Ahead;
 use counters::Counting;
 use flag::Flag;
 use glitches::Tally;
 use inflight::InFlight;
+use roster::Roster;
+use scarcity::Scarcity;
 
 /// What the tasks of a worker have in common.
 #[derive(Debug)]
@@ -71,6 +77,12 @@ struct Worker {
     statistics: RefCell<Statistics>,
     /// TLS handshakes take turns.
     handshakes: Semaphore,
+    /// Open connections.
+    roster: Rc<Roster>,
+    /// How scarce memory is.
+    scarcity: Scarcity,
+    /// What HTTP/2 clients may send before it is asked for.
+    ahead: Rc<Ahead>,
     /// A connection has ended.
     room: Notify,
     /// The end is near.
@@ -104,6 +116,9 @@ impl Worker {
             watches: RefCell::default(),
             statistics: RefCell::default(),
             handshakes: Semaphore::new(settings.limits.handshakes),
+            roster: Rc::default(),
+            scarcity: Scarcity::new(),
+            ahead: Ahead::new(settings.limits.body_bytes_total),
             room: Notify::new(),
             drain: Rc::default(),
             settings,

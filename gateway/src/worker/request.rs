@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use http::header::{CONNECTION, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version, request};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use usher_flowcontrol::request_info::{RequestInfo, TargetError};
 use usher_flowcontrol::units::Nanos;
@@ -72,6 +73,11 @@ async fn answer(client: &Rc<Client>, request: Request<Incoming>, progress: &Prog
         Ok(known) => known,
         Err(refusal) => return audit_id.put_on(*refusal),
     };
+    if let Some(refusal) =
+        client.worker.scarcity.refuse_body(&known, &parts.headers, body.size_hint().upper())
+    {
+        return audit_id.put_on(*refusal);
+    }
     progress.waits();
     let admitted = match entrance::admit(&known, &parts.headers).await {
         Ok(admitted) => admitted,

@@ -92,6 +92,9 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of a request's body that are taken before anybody asks for them. kube-apiserver: 256 KiB.
     pub body_bytes: u32,
+    /// The same, for all HTTP/2 connections together: promised to clients as windows, see [`super::ahead`]. Enough for
+    /// some hundred busy controllers at full speed. (Over HTTP/1.1 nothing is read of a request that waits.)
+    pub body_bytes_total: u64,
     /// Requests that wait for seats, over all levels. The levels have their own limits; this one is for the
     /// memory of a worker whose configuration is careless.
     pub waiting: usize,
@@ -113,6 +116,7 @@ impl Default for Limits {
             header_lines: 256,
             streams: 100,
             body_bytes: 256 * 1024,
+            body_bytes_total: 256 << 20,
             waiting: 20_000,
             glitches: 10_000,
         }

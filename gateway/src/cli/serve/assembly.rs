@@ -58,7 +58,12 @@ impl Rooms {
         files
     }
 
-    pub(super) fn worker_settings(&self, options: &Options) -> Result<worker::Settings, String> {
+    /// `memory`: the limit in bytes, if there is one.
+    pub(super) fn worker_settings(
+        &self,
+        options: &Options,
+        memory: Option<u64>,
+    ) -> Result<worker::Settings, String> {
         let flow_control = &options.flow_control;
         let (reading, writing) =
             (flow_control.max_requests_inflight, flow_control.max_mutating_requests_inflight);
@@ -73,7 +78,7 @@ impl Rooms {
         let listeners = self.listeners(options)?;
         Ok(worker::Settings {
             core: core(options),
-            limits: limits(&options.limits),
+            limits: limits(&options.limits, memory),
             request_timeout: flow_control.request_timeout,
             watch_quiet: flow_control.watch_quiet_period,
             watch_initialised_max: flow_control.watch_init_timeout,
@@ -197,7 +202,10 @@ fn listen(
     Ok(Listen { socket, tls })
 }
 
-pub(super) fn limits(limits: &Limits) -> worker::Limits {
+/// What is taken ahead of bodies is this part of all memory at most.
+const BODIES_PART: u64 = 4;
+
+pub(super) fn limits(limits: &Limits, memory: Option<u64>) -> worker::Limits {
     worker::Limits {
         connections: limits.max_connections,
         handshakes: limits.max_handshakes,
@@ -208,6 +216,7 @@ pub(super) fn limits(limits: &Limits) -> worker::Limits {
         header_lines: limits.max_header_lines,
         streams: limits.http2_max_streams_per_connection,
         body_bytes: limits.max_body_buffer_bytes,
+        body_bytes_total: limits.max_body_buffer_total_bytes.min(memory.unwrap_or(u64::MAX) / BODIES_PART),
         waiting: limits.max_waiting_requests,
         glitches: limits.max_glitches,
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::config::objects::FOLDER_POLL;
 use crate::config::options::Options;
 use crate::coordinator;
+use crate::memory::{self, Limit};
 use crate::observe::{self, OneWorker, Process, logging};
 use crate::reload::Watch;
 use crate::worker;
@@ -57,16 +58,23 @@ fn start(options: &Options) -> Result<Running, String> {
     let rooms = Rooms::furnish(options)?;
     let admin = observe::server::bind(options.observation.admin_bind_address)?;
     let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
+    let thread = |error: std::io::Error| {
+        format!("a thread cannot be started: {error}; look at the limits on processes")
+    };
+    let limit = Limit::find(options.limits.memory_limit);
+    let memory_limit = limit.as_ref().map(|limit| limit.bytes);
+    match &limit {
+        Some(limit) => tracing::info!(bytes = limit.bytes, source = limit.source, "memory limit"),
+        None => tracing::info!("no memory limit"),
+    }
+    let worker = worker::spawn(rooms.worker_settings(options, memory_limit)?).map_err(thread)?;
     let process = Process {
         io: options.observation.io.name(),
         files: rooms.files(),
         authenticator: Arc::clone(&rooms.authenticator),
+        memory: memory::start(limit, worker.post()).map_err(thread)?,
     };
 
-    let thread = |error: std::io::Error| {
-        format!("a thread cannot be started: {error}; look at the limits on processes")
-    };
-    let worker = worker::spawn(rooms.worker_settings(options)?).map_err(thread)?;
     rooms.configuration.connect(worker.post());
     rooms.configuration.put_in_force(&rooms.objects.current());
     let watch = Watch::start(process.files.clone(), FOLDER_POLL).map_err(thread)?;

@@ -147,6 +147,9 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
             faults.push(format!("--{flag} can be {max} at most"));
         }
     }
+    if limits.memory_limit.is_some_and(|bytes| bytes > 0 && bytes < MEMORY_MIN) {
+        faults.push(format!("--memory-limit must be 0 for none, or at least {}Mi", MEMORY_MIN >> 20));
+    }
     let times = [
         ("handshake-timeout", limits.handshake_timeout),
         ("header-timeout", limits.header_timeout),
@@ -157,6 +160,8 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
     }
 }
 
+/// Below it usher, with a few connections, would be short of memory always.
+const MEMORY_MIN: u64 = 64 << 20;
 /// hyper's smallest read buffer: below it not even a plain request fits.
 const BYTES_MIN: usize = 8 << 10;
 /// A map of headers (crate `http`) holds some 24 000; some are added on the way.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::values::{Io, LogFormat, boolean, duration, io, limit, log_level};
+use super::values::{Io, LogFormat, boolean, bytes, duration, io, limit, log_level};
 use crate::upstream::Server;
 use crate::worker;
 
@@ -205,6 +205,12 @@ pub struct Limits {
     /// Bytes of a body read ahead while its request waits or its reader is slow
     #[arg(long, value_name = "BYTES", default_value_t = worker::Limits::default().body_bytes)]
     pub max_body_buffer_bytes: u32,
+    /// The same for all HTTP/2 connections together; at most a quarter of --memory-limit
+    #[arg(long, value_name = "BYTES", default_value_t = worker::Limits::default().body_bytes_total, value_parser = bytes)]
+    pub max_body_buffer_total_bytes: u64,
+    /// Memory to keep to: 512Mi, 2Gi; 0 for none. Without it what the control group leaves, or half of the machine's
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory_limit: Option<u64>,
     /// TLS handshakes in progress at a time
     #[arg(long, value_name = "N", default_value_t = worker::Limits::default().handshakes)]
     pub max_handshakes: usize,

@@ -32,6 +32,28 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     u64::try_from(nanos.0).map(Duration::from_nanos).map_err(|_| "a duration here cannot be negative".into())
 }
 
+/// An amount of memory: bytes, or a quantity as Kubernetes writes it: `512Mi`, `2G`.
+///
+/// # Errors
+/// Anything else; or more than 2^64 bytes.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit: u64 = match unit {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return Err("wanted bytes, or a quantity like 512Mi, 2Gi or 2G".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "wanted bytes, or a quantity like 512Mi, 2Gi or 2G")?;
+    number.checked_mul(unit).ok_or_else(|| "that is more than fits into 64 bits".into())
+}
+
 /// A truth value in the spellings of Go's flags.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use usher_flowcontrol::meters::{Child, Description, Family, Kind, Stability, Value};
 
+use crate::memory::Rung;
 use crate::observe::{Process, View};
 use crate::worker::Counters;
 
@@ -58,6 +59,12 @@ static COUNTED: &[Counted] = &[
         &[(&["full"], |c| c.connections_refused_full), (&["failed"], |c| c.accept_failed)],
     ),
     counter(
+        "usher_connections_refused_total",
+        &["reason"],
+        "Connections accepted and closed at once.",
+        &[(&["memory"], |c| c.connections_refused_memory)],
+    ),
+    counter(
         "usher_connections_ended_total",
         &["reason"],
         "Connections that usher ended, or that broke.",
@@ -66,6 +73,7 @@ static COUNTED: &[Counted] = &[
             (&["handshake-time-out"], |c| c.handshakes_timed_out),
             (&["header-time-out"], |c| c.header_timeouts),
             (&["idle"], |c| c.idle_timeouts),
+            (&["memory"], |c| c.connections_shed),
             (&["protocol-error"], |c| c.connections_broken),
         ],
     ),
@@ -96,6 +104,7 @@ static COUNTED: &[Counted] = &[
             (&["429", "time-out"], |c| c.rejected_time_out),
             (&["429", "too-many-waiting"], |c| c.rejected_too_many_waiting),
             (&["429", "in-flight"], |c| c.rejected_in_flight),
+            (&["429", "memory"], |c| c.rejected_memory),
             (&["502", "upstream-broken"], |c| c.upstream_broken),
             (&["503", "upstream-unavailable"], |c| c.upstream_unavailable),
             (&["504", "upstream-time-out"], |c| c.upstream_timed_out),
@@ -185,6 +194,20 @@ static CUTS: Description = describe(
     &["reason"],
     "Connections cut for their glitches, by the last straw.",
 );
+static MEMORY_LIMIT: Description = describe(
+    "usher_memory_limit_bytes",
+    Kind::Gauge,
+    &[],
+    "The memory that usher keeps to (--memory-limit); 0: none.",
+);
+static MEMORY_USED: Description =
+    describe("usher_memory_used_bytes", Kind::Gauge, &[], "What is compared with usher_memory_limit_bytes.");
+static MEMORY_PRESSURE: Description = describe(
+    "usher_memory_pressure",
+    Kind::Gauge,
+    &["rung"],
+    "Whether memory is so tight that large bodies or new connections are refused, idle ones closed, slow readers cut.",
+);
 static LINES: Description =
     describe("usher_log_lines_dropped_total", Kind::Counter, &[], "Log lines that nobody read in time.");
 
@@ -222,6 +245,14 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
         add(&UPSTREAM, vec![&upstream.server], value(&UPSTREAM, u64::from(upstream.healthy)));
         for (kind, count) in [("http1-idle", upstream.http1_idle), ("http2", upstream.http2)] {
             add(&POOL, vec![&upstream.server, kind], value(&POOL, count as u64));
+        }
+    }
+    add(&MEMORY_LIMIT, Vec::new(), value(&MEMORY_LIMIT, process.memory.limit()));
+    if process.memory.limit() > 0 {
+        add(&MEMORY_USED, Vec::new(), value(&MEMORY_USED, process.memory.used()));
+        for rung in Rung::ALL {
+            let given_up = u64::from(process.memory.is_at(rung));
+            add(&MEMORY_PRESSURE, vec![rung.name()], value(&MEMORY_PRESSURE, given_up));
         }
     }
     add(&LINES, Vec::new(), Value::Count(crate::observe::logging::dropped()));

@@ -47,7 +47,12 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
     let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let authenticator = Arc::new(Authenticator::new(&Options::default()).unwrap());
-    start(listener, Painted(view), Process { io: "epoll", files: Vec::new(), authenticator }).unwrap();
+    start(
+        listener,
+        Painted(view),
+        Process { io: "epoll", files: Vec::new(), authenticator, memory: Arc::default() },
+    )
+    .unwrap();
     address
 }
 
