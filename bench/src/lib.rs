@@ -1,5 +1,7 @@
-//! Load for usher: a stand-in apiserver, clients with manners, and the demo made of both.
+//! Load for usher: a stand-in apiserver, clients with manners, the demo made of both, and the bench beside other
+//! proxies.
 
 pub mod demo;
 pub mod load;
+pub mod proxy;
 pub mod standin;

@@ -30,6 +30,9 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("docs", || run(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
     steps.step("licences, bans, sources", deny);
     steps.step("tests", || (crate::test::TASK.run)(&[]));
+    // With what the tests have built: whether the bench works, not how fast anything is.
+    steps
+        .step("bench beside other proxies", || (crate::bench::TASK.run)(&["proxy".into(), "--quick".into()]));
     steps.step("control plane for the end-to-end tests", || (crate::cluster::TASK.run)(&["build".into()]));
     // The same seed each time, so that a change is not blamed for another one's fault.
     steps.step("end-to-end tests", || e2e::e2e(&["--seed".into(), "1".into()]));

@@ -3,6 +3,7 @@
 //! Nothing here depends on anything, so that a fresh clone reaches its first line of output in seconds. What
 //! needs HTTP or certificates lives in `tests/` and `bench/`; the tasks build and run it.
 
+mod bench;
 mod ci;
 mod cluster;
 mod demo;
@@ -27,7 +28,8 @@ struct Task {
 }
 
 /// In the order of the help: first what a newcomer wants.
-const TASKS: &[Task] = &[demo::TASK, test::TASK, vectors::TASK, cluster::TASK, e2e::TASK, ci::TASK];
+const TASKS: &[Task] =
+    &[demo::TASK, test::TASK, vectors::TASK, cluster::TASK, e2e::TASK, bench::TASK, ci::TASK];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

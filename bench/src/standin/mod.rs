@@ -1,7 +1,7 @@
 //! A stand-in for kube-apiserver, in process: enough of the API for a demo, and plainly not the real one.
 //!
-//! Discovery, and a few kinds with lists, gets, writes and watches, over plain HTTP/1.1 and HTTP/2 on
-//! loopback. It has what an apiserver has and a demo must show: a service time, a size of its answers, and
+//! Discovery, and a few kinds with lists, gets, writes and watches, over HTTP/1.1 and HTTP/2 on
+//! loopback, plain or TLS. It has what an apiserver has and a demo must show: a service time, a size of its answers, and
 //! a concurrency of its own, beyond which work waits inside it, first come first served. It trusts whoever
 //! connects: it authenticates nobody. `cargo xtask cluster` brings up the real thing.
 
@@ -16,8 +16,10 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
 mod api;
 pub mod store;
@@ -65,6 +67,18 @@ impl Standin {
     /// # Errors
     /// If no port can be had.
     pub async fn start(manner: Manner) -> std::io::Result<Self> {
+        Self::start_on(manner, None).await
+    }
+
+    /// The same over TLS; what clients may speak is the configuration's ALPN.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub async fn start_tls(manner: Manner, tls: Arc<rustls::ServerConfig>) -> std::io::Result<Self> {
+        Self::start_on(manner, Some(TlsAcceptor::from(tls))).await
+    }
+
+    async fn start_on(manner: Manner, tls: Option<TlsAcceptor>) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let store = Arc::new(Store::default());
@@ -77,7 +91,7 @@ impl Standin {
             busy: AtomicU64::new(0),
             busy_most: AtomicU64::new(0),
         });
-        tokio::spawn(accept(listener, Arc::clone(&shared)));
+        tokio::spawn(accept(listener, tls, Arc::clone(&shared)));
         Ok(Self { address, store, shared })
     }
 
@@ -92,20 +106,31 @@ impl Standin {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let shared = Arc::clone(&shared);
+        let (shared, tls) = (Arc::clone(&shared), tls.clone());
         tokio::spawn(async move {
             // Answers are small: waiting to fill segments would only delay them.
             let _ = stream.set_nodelay(true);
-            let service = hyper::service::service_fn(move |request| serve(request, Arc::clone(&shared)));
-            let mut server = auto::Builder::new(TokioExecutor::new());
-            server.http2().max_concurrent_streams(1000);
-            // A client that goes away is no concern of the stand-in's.
-            let _ = server.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+            match tls {
+                None => converse(stream, shared).await,
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        converse(stream, shared).await;
+                    }
+                }
+            }
         });
     }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, shared: Arc<Shared>) {
+    let service = hyper::service::service_fn(move |request| serve(request, Arc::clone(&shared)));
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http2().max_concurrent_streams(1000);
+    // A client that goes away is no concern of the stand-in's.
+    let _ = server.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
 }
 
 async fn serve(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<api::Body>, Infallible> {
