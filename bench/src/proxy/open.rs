@@ -19,10 +19,10 @@ use super::{Bench, Failure, client, hgrm, put};
 
 /// Requests a second.
 const RATE: u32 = 5000;
+/// For a quick look, which a debug build on a busy machine must pass too.
+const RATE_QUICK: u32 = 320;
 /// Connections, each with every 64th request.
 const CONNECTIONS: u32 = 64;
-/// A request has its moment this long after the one before it.
-const SPACING: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
 /// Connections are made within this; then it begins.
 const HEAD_START: Duration = Duration::from_millis(300);
 /// The longest latency that is told apart: a minute, in nanoseconds.
@@ -45,22 +45,23 @@ pub(super) async fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
         proxies.push(contestant.start(bench, &target).await?);
     }
     let seconds = bench.options.seconds;
+    let rate = if bench.options.quick { RATE_QUICK } else { RATE };
     let mut rows: Vec<Row> = proxies.iter().map(|proxy| Row::new(&proxy.name)).collect();
     let mut direct_row = Row::new("direct");
     let mut all: Vec<Histogram<u64>> = vec![empty()?; proxies.len() + 1];
     for _ in 0..bench.options.runs {
-        let direct = drive(upstream.address, seconds).await?;
+        let direct = drive(upstream.address, rate, seconds).await?;
         note(&mut direct_row, &direct);
         for ((proxy, row), sum) in proxies.iter_mut().zip(&mut rows).zip(all.iter_mut().skip(1)) {
             let before = proxy.process.usage()?;
             let through =
-                drive(proxy.plain, seconds).await.map_err(|why| format!("{}: {why}", proxy.name))?;
+                drive(proxy.plain, rate, seconds).await.map_err(|why| format!("{}: {why}", proxy.name))?;
             let used = proxy.process.usage()?.since(before);
             for (metric, quantile) in [(ADDED_P50, 0.5), (ADDED_P99, 0.99)] {
                 row.push(metric, us(&through, quantile) - us(&direct, quantile));
             }
             note(row, &through);
-            row.push(CPU, used.cpu_us() / f64::from(RATE * seconds));
+            row.push(CPU, used.cpu_us() / f64::from(rate * seconds));
             sum.add(&through)?;
             proxy.process.check()?;
         }
@@ -90,15 +91,19 @@ fn empty() -> Result<Histogram<u64>, Failure> {
 }
 
 /// All connections for so many seconds, on threads of their own.
-async fn drive(server: SocketAddr, seconds: u32) -> Result<Histogram<u64>, Failure> {
+async fn drive(server: SocketAddr, rate: u32, seconds: u32) -> Result<Histogram<u64>, Failure> {
     tokio::task::spawn_blocking(move || {
         wake_in_time();
         #[expect(clippy::disallowed_methods, reason = "a load generator measures time")]
         let start = Instant::now() + HEAD_START;
-        let requests = RATE * seconds / CONNECTIONS;
+        // A request has its moment this long after the one before it.
+        let spacing = Duration::from_secs(1) / rate;
+        let requests = rate * seconds / CONNECTIONS;
         let threads: Vec<_> = (0..CONNECTIONS)
             .map(|number| {
-                std::thread::spawn(move || one_connection(server, start + SPACING * number, requests))
+                std::thread::spawn(move || {
+                    one_connection(server, start + spacing * number, spacing * CONNECTIONS, requests)
+                })
             })
             .collect();
         let mut all = empty()?;
@@ -120,7 +125,12 @@ fn wake_in_time() {
     }
 }
 
-fn one_connection(server: SocketAddr, first: Instant, requests: u32) -> Result<Histogram<u64>, Failure> {
+fn one_connection(
+    server: SocketAddr,
+    first: Instant,
+    period: Duration,
+    requests: u32,
+) -> Result<Histogram<u64>, Failure> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
@@ -128,7 +138,7 @@ fn one_connection(server: SocketAddr, first: Instant, requests: u32) -> Result<H
     let mut answer = vec![0; 64 * 1024];
     let mut latencies = empty()?;
     for number in 0..requests {
-        let due = first + SPACING * CONNECTIONS * number;
+        let due = first + period * number;
         #[expect(clippy::disallowed_methods, reason = "a load generator measures time")]
         let now = Instant::now();
         std::thread::sleep(due.saturating_duration_since(now));
