@@ -17,6 +17,16 @@ pub use fault::Fault;
 pub use gather::Gather;
 pub use head::{RequestHead, ResponseHead};
 
+/// Who speaks HTTP/1.1, with clients and with apiservers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Speaker {
+    /// usher itself, by what is in this room.
+    #[default]
+    Own,
+    /// hyper: what ours is compared with, and what to fall back on.
+    Hyper,
+}
+
 /// How a message's body is delimited (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {

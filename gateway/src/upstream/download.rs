@@ -19,6 +19,8 @@ pub struct Download(Source);
 enum Source {
     /// A stream of an HTTP/2 connection. Dropping the body resets it.
     Http2(Incoming, #[expect(dead_code, reason = "held to count the stream")] http2::Lease),
+    /// A whole connection of our own.
+    Own(http1::own::Answer),
     /// A whole connection that hyper drives.
     Hyper(Incoming, http1::hyper::Lease),
 }
@@ -27,6 +29,11 @@ impl Download {
     /// A stream's.
     pub(super) fn http2(body: Incoming, lease: http2::Lease) -> Self {
         Self(Source::Http2(body, lease))
+    }
+
+    /// That of a connection of our own.
+    pub(super) fn own(answer: http1::own::Answer) -> Self {
+        Self(Source::Own(answer))
     }
 
     /// That of a connection which hyper drives.
@@ -47,6 +54,7 @@ impl Body for Download {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
         let frame = match &mut self.0 {
+            Source::Own(answer) => return answer.poll_frame(cx),
             Source::Http2(body, _) => ready!(Pin::new(body).poll_frame(cx)),
             Source::Hyper(body, lease) => {
                 let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
@@ -61,12 +69,14 @@ impl Body for Download {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
+            Source::Own(answer) => answer.is_complete(),
             Source::Http2(body, _) | Source::Hyper(body, _) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
+            Source::Own(answer) => answer.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             Source::Http2(body, _) | Source::Hyper(body, _) => body.size_hint(),
         }
     }

@@ -68,7 +68,7 @@ pub(super) async fn sweep(upstream: Weak<Upstream>) {
         let stale = ring::now() - nanos(upstream.settings.idle_timeout);
         for pool in &upstream.servers {
             for idle in &pool.idle {
-                idle.borrow_mut().retain(|connection| connection.is_ready() && connection.since > stale);
+                idle.borrow_mut().retain(|connection| connection.since > stale);
             }
             for shared in &pool.shared {
                 shared.borrow_mut().retain(|connection| {

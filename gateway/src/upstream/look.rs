@@ -12,6 +12,8 @@ pub struct Look {
     pub healthy: bool,
     /// Unused HTTP/1.1 connections.
     pub http1_idle: usize,
+    /// Times that it sent something over HTTP/1.1 that nobody had asked for.
+    pub http1_unasked: u64,
     /// HTTP/2 connections.
     pub http2: usize,
 }
@@ -30,6 +32,7 @@ impl Pool {
             server: self.server.to_string(),
             healthy: self.healthy.get() && self.answered.get(),
             http1_idle: self.idle.iter().map(|idle| idle.borrow().len()).sum(),
+            http1_unasked: self.unasked.get(),
             http2: self.shared.iter().map(|shared| shared.borrow().len()).sum(),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A worker has its own [`Upstream`]; nothing is shared between threads. Short requests and upgrades go over
 //! HTTP/1.1, the connection used last first; watches share HTTP/2 connections, with another one when the
-//! streams of all are taken (multiplexing short requests costs more on both sides, see the study of data paths).
+//! streams of all are taken ([`Http2`] may say otherwise).
 //! Requests that usher vouches for and requests that speak for themselves never share a connection
 //! ([`Presents`]). A request goes to another server only if nothing of it was sent to the first.
 
@@ -27,11 +27,13 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use http::{Request, Response};
 use tokio::sync::Mutex;
 
+use crate::http1::Speaker;
 use crate::ring;
 use crate::tls;
 
@@ -54,19 +56,35 @@ pub struct Settings {
     pub idle_connections_max: usize,
     /// Streams of an HTTP/2 connection, if the server allows as many. kube-apiserver's own limit is 100.
     pub streams_per_connection_max: usize,
+    /// Who speaks HTTP/1.1 to them.
+    pub http1: Speaker,
+    /// What goes over HTTP/2.
+    pub http2: Http2,
     /// How often each server's `/readyz` is asked.
     pub health_interval: Duration,
     /// How long `/readyz` may take.
     pub health_timeout: Duration,
 }
 
+/// What goes over HTTP/2, to servers that have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Http2 {
+    /// Watches, which keep their stream for long: the rest goes over HTTP/1.1 connections of its own.
+    #[default]
+    Watches,
+    /// All requests but those of strangers and those that switch protocols.
+    All,
+}
+
 /// Which connections a request goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An answer, soon: HTTP/1.1.
+    /// Its answer comes soon.
     Short,
-    /// An answer that stays open: a stream of an HTTP/2 connection.
+    /// Its answer stays open.
     Watch,
+    /// HTTP/1.1 whatever [`Settings::http2`] says: kube-apiserver answers strangers with the end of their connection.
+    Stranger,
 }
 
 /// All apiservers, as one worker sees them.
@@ -90,6 +108,10 @@ struct Pool {
     http1_only: Cell<bool>,
     idle: [RefCell<Vec<http1::Idle>>; 2],
     idle_max: usize,
+    /// Who listens to connections that do nothing ([`http1::listen`]).
+    listener: RefCell<Waker>,
+    /// Connections on which it sent what nobody had asked for.
+    unasked: Cell<u64>,
     shared: [RefCell<Vec<Rc<http2::Shared>>>; 2],
     /// HTTP/2 connections are made one after the other: thousands of watches that come at once share some tens, where
     /// each would make one of its own if it did not wait for the one being made.
@@ -116,6 +138,18 @@ enum Attempt {
 /// failure, but they end too.
 const ATTEMPTS_EXTRA: usize = 2;
 
+// === impl Http2 ===
+
+impl Http2 {
+    fn takes(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Watch => true,
+            Kind::Short => self == Self::All,
+            Kind::Stranger => false,
+        }
+    }
+}
+
 // === impl Settings ===
 
 impl Settings {
@@ -130,6 +164,8 @@ impl Settings {
             idle_timeout: Duration::from_secs(60),
             idle_connections_max: 256,
             streams_per_connection_max: 100,
+            http1: Speaker::default(),
+            http2: Http2::default(),
             health_interval: Duration::from_secs(5),
             health_timeout: Duration::from_secs(5),
         }
@@ -147,6 +183,7 @@ impl Upstream {
         let upstream = Rc::new(Self { settings, servers, round: Cell::new(0) });
         for pool in &upstream.servers {
             ring::spawn(health::watch_over(Rc::downgrade(&upstream), Rc::downgrade(pool)));
+            ring::spawn(http1::listen(Rc::downgrade(pool)));
         }
         ring::spawn(health::sweep(Rc::downgrade(&upstream)));
         upstream
@@ -231,6 +268,8 @@ impl Pool {
         Self {
             server,
             idle_max,
+            listener: RefCell::new(Waker::noop().clone()),
+            unasked: Cell::new(0),
             healthy: Cell::new(true),
             answered: Cell::new(false),
             http1_only: Cell::new(false),
@@ -251,7 +290,7 @@ impl Pool {
         request: Request<Upload>,
         fresh: bool,
     ) -> Attempt {
-        if kind == Kind::Watch && self.server.tls && !self.http1_only.get() {
+        if settings.http2.takes(kind) && self.server.tls && !self.http1_only.get() {
             match self.shared_connection(settings, presents, fresh).await {
                 Ok(Some(shared)) => return http2::send(&shared, &self.server, request).await,
                 Ok(None) => {} // HTTP/1.1 after all
@@ -262,7 +301,7 @@ impl Pool {
         let connection = match idle {
             Some(connection) => connection,
             None => match connect::connect(settings, &self.server, presents, tls::Protocol::Http1).await {
-                Ok(wire) => match http1::start(wire, self, presents).await {
+                Ok(wire) => match http1::start(wire, self, presents, settings.http1).await {
                     Ok(connection) => connection,
                     Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
                 },
@@ -275,8 +314,8 @@ impl Pool {
     /// The unused connection that was used last.
     fn take_idle(&self, presents: Presents) -> Option<http1::Idle> {
         let mut idle = self.idle[lane(presents)].borrow_mut();
-        while let Some(connection) = idle.pop() {
-            if connection.is_ready() {
+        while let Some(mut connection) = idle.pop() {
+            if connection.is_ready(self) {
                 return Some(connection);
             }
         }
@@ -323,6 +362,12 @@ impl Pool {
             drop(turn); // those who wait know how many of them fit
         });
         Ok(Some(shared))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.listener.get_mut().wake_by_ref(); // to its end
     }
 }
 

@@ -197,9 +197,11 @@ async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> 
     *request.uri_mut() = known.target.clone();
     *request.headers_mut() = std::mem::take(&mut parts.headers);
     let Some(protocols) = &known.asked.upgrade else {
-        // Who is a stranger to kube-apiserver gets GOAWAY with the answer: not on a connection of others' watches.
-        let shares = known.info.verb() == "watch" && known.caller.is_known();
-        let kind = if shares { Kind::Watch } else { Kind::Short };
+        let kind = match known.info.verb() {
+            _ if !known.caller.is_known() => Kind::Stranger,
+            "watch" => Kind::Watch,
+            _ => Kind::Short,
+        };
         let response = upstream.send(presents, kind, request).await.map_err(Missing::Fault)?;
         return Ok(Answer::Plain(Box::new(response)));
     };

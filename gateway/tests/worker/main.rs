@@ -3,6 +3,7 @@
 //! Every test ends with [`World::done`]: no seat is occupied, nobody waits.
 
 mod admission;
+mod bytes;
 mod drain;
 mod failures;
 mod histograms;

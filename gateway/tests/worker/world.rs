@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use usher::http1::Speaker;
 use usher::identity::{Authenticator, Options};
 use usher::upstream::{self, Server};
 use usher::worker::{
@@ -47,6 +48,14 @@ pub(crate) async fn patiently<T>(what: &str, future: impl Future<Output = T>) ->
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
         Err(_) => panic!("waited for {what} in vain"),
+    }
+}
+
+/// Who speaks HTTP/1.1 in these tests: usher, or hyper with `USHER_TEST_HTTP1=hyper`.
+pub(crate) fn speaker() -> Speaker {
+    match std::env::var("USHER_TEST_HTTP1").as_deref() {
+        Ok("hyper") => Speaker::Hyper,
+        _ => Speaker::Own,
     }
 }
 
@@ -94,6 +103,7 @@ impl World {
             upstream::Settings::new(vec![server], None),
             AdmissionSettings::FlowControl { server_limit: Seats(1) },
         );
+        settings.upstream.http1 = speaker();
         change(&mut settings);
         let worker = worker::spawn(settings).unwrap();
         worker.send(Command::Configure(Arc::new(one_seat()))).unwrap();

@@ -75,6 +75,8 @@ impl Rooms {
         let mut upstream = upstream::Settings::new(options.upstream.upstream.clone(), self.client.clone());
         upstream.connect_timeout = options.upstream.upstream_connect_timeout;
         upstream.handshake_timeout = options.upstream.upstream_connect_timeout;
+        upstream.http1 = options.observation.http1;
+        upstream.http2 = options.upstream.upstream_http2;
         let listeners = self.listeners(options)?;
         Ok(worker::Settings {
             core: core(options),

@@ -10,7 +10,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::values::{Io, LogFormat, boolean, bytes, duration, io, limit, log_level};
-use crate::upstream::Server;
+use crate::http1::Speaker;
+use crate::upstream::{Http2, Server};
 use crate::worker;
 
 /// Everything `usher serve` is told.
@@ -137,6 +138,9 @@ pub struct Upstream {
     /// How long a connection to an apiserver may take to be made, TLS included
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub upstream_connect_timeout: Duration,
+    /// What goes over HTTP/2 to the apiservers
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Http2::Watches)]
+    pub upstream_http2: Http2,
     /// The apiserver answers lists of the newest state from its cache (etcd 3.4.31, 3.5.13 or newer): such lists
     /// need fewer seats
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
@@ -246,6 +250,9 @@ pub struct Observation {
     /// How the worker does its I/O
     #[arg(long, value_name = "DRIVER", default_value = "epoll", value_parser = io)]
     pub io: Io,
+    /// Who speaks HTTP/1.1
+    #[arg(long, value_name = "WHO", value_enum, default_value_t = Speaker::Own)]
+    pub http1: Speaker,
     /// Shape of log lines
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

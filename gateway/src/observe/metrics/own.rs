@@ -182,6 +182,12 @@ static POOL: Description = describe(
     &["upstream", "kind"],
     "Connections to an apiserver: unused ones of HTTP/1.1, all of HTTP/2.",
 );
+static UNASKED: Description = describe(
+    "usher_upstream_unasked_total",
+    Kind::Counter,
+    &["upstream"],
+    "Connections closed because the apiserver sent what nobody had asked for.",
+);
 static GLITCHES: Description = describe(
     "usher_glitches_total",
     Kind::Counter,
@@ -246,6 +252,7 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
         for (kind, count) in [("http1-idle", upstream.http1_idle), ("http2", upstream.http2)] {
             add(&POOL, vec![&upstream.server, kind], value(&POOL, count as u64));
         }
+        add(&UNASKED, vec![&upstream.server], Value::Count(upstream.http1_unasked));
     }
     add(&MEMORY_LIMIT, Vec::new(), value(&MEMORY_LIMIT, process.memory.limit()));
     if process.memory.limit() > 0 {

@@ -146,11 +146,10 @@ async fn drive(mut connection: Driven, driver: Rc<Driver>, home: Option<Home>) {
     })
     .await;
     *driver.state.borrow_mut() = State::Abandoned;
-    if let Some(home) = home {
-        home.forget(|other| match other {
-            super::Connection::Hyper(other) => Rc::ptr_eq(&other.driver, &driver),
-        });
-    }
+    let Some((pool, lane)) = home.and_then(|home| Some((home.pool.upgrade()?, home.lane))) else { return };
+    pool.idle[lane].borrow_mut().retain(|idle| {
+        !matches!(&idle.connection, super::Connection::Hyper(other) if Rc::ptr_eq(&other.driver, &driver))
+    });
 }
 
 /// A client that waits for `100 Continue` gets it when the apiserver asks for the body.
@@ -182,7 +181,8 @@ impl Driver {
             return Poll::Ready(());
         };
         drop(state);
-        home.take_back(super::Connection::Hyper(Connection { sender, driver: Rc::clone(self) }));
+        let Some(pool) = home.pool.upgrade() else { return Poll::Ready(()) };
+        pool.take_back(home.lane, super::Connection::Hyper(Connection { sender, driver: Rc::clone(self) }));
         Poll::Pending
     }
 

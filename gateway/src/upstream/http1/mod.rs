@@ -1,16 +1,19 @@
 //! HTTP/1.1 connections: one request at a time, then back to the pool; or for good, if protocols are switched.
 
 pub(super) mod hyper;
+pub(super) mod own;
 
 pub use hyper::Switched;
 
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
 
-use ::hyper::Uri;
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Request, Uri, header};
 use usher_flowcontrol::units::Nanos;
 
 use super::{Attempt, Fault, Pool, Presents, Server, Upload, lane};
+use crate::http1::Speaker;
 use crate::ring;
 use crate::wire::Wire;
 
@@ -28,6 +31,7 @@ pub(super) struct Idle {
 /// Who drives it.
 #[derive(Debug)]
 enum Connection {
+    Own(own::Connection),
     Hyper(hyper::Connection),
 }
 
@@ -39,9 +43,17 @@ struct Home {
 }
 
 /// Makes a connection out of a fresh wire.
-pub(super) async fn start(wire: Wire, pool: &Rc<Pool>, presents: Presents) -> Result<Idle, Fault> {
+pub(super) async fn start(
+    wire: Wire,
+    pool: &Rc<Pool>,
+    presents: Presents,
+    speaker: Speaker,
+) -> Result<Idle, Fault> {
     let home = Home { pool: Rc::downgrade(pool), lane: lane(presents) };
-    let connection = Connection::Hyper(hyper::start(wire, home).await?);
+    let connection = match speaker {
+        Speaker::Own => Connection::Own(own::Connection::new(wire, home)),
+        Speaker::Hyper => Connection::Hyper(hyper::start(wire, home).await?),
+    };
     Ok(Idle { connection, since: ring::now() })
 }
 
@@ -49,6 +61,7 @@ pub(super) async fn start(wire: Wire, pool: &Rc<Pool>, presents: Presents) -> Re
 pub(super) async fn send(idle: Idle, server: &Server, mut request: Request<Upload>) -> Attempt {
     origin_form(&mut request, server);
     match idle.connection {
+        Connection::Own(connection) => own::send(connection, request).await,
         Connection::Hyper(connection) => hyper::send(connection, request).await,
     }
 }
@@ -75,32 +88,61 @@ fn path_only(uri: &Uri) -> Uri {
     uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from)
 }
 
+/// Forgets connections that are closed while they do nothing, as soon as they are; for as long as somebody holds the
+/// pool.
+pub(super) async fn listen(pool: Weak<Pool>) {
+    poll_fn(|cx| {
+        let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
+        pool.listener.replace(cx.waker().clone());
+        for idle in &pool.idle {
+            idle.borrow_mut().retain_mut(|idle| pool.is_quiet(&mut idle.connection, cx));
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
 // === impl Idle ===
 
 impl Idle {
     /// Whether a request can be sent over it now.
-    pub(super) fn is_ready(&self) -> bool {
-        match &self.connection {
-            Connection::Hyper(connection) => connection.is_ready(),
-        }
+    pub(super) fn is_ready(&mut self, pool: &Pool) -> bool {
+        pool.is_quiet(&mut self.connection, &mut Context::from_waker(Waker::noop()))
     }
 }
 
-// === impl Home ===
+// === impl Pool ===
 
-impl Home {
+impl Pool {
     /// Takes a connection back, unless enough are there.
-    fn take_back(&self, connection: Connection) {
-        let Some(pool) = self.pool.upgrade() else { return };
-        let mut idle = pool.idle[self.lane].borrow_mut();
-        if idle.len() < pool.idle_max {
+    fn take_back(&self, lane: usize, mut connection: Connection) {
+        let mut idle = self.idle[lane].borrow_mut();
+        if idle.len() < self.idle_max
+            && self.is_quiet(&mut connection, &mut Context::from_waker(&self.listener.borrow()))
+        {
             idle.push(Idle { connection, since: ring::now() });
         }
     }
 
-    /// Forgets a connection that has ended.
-    fn forget(&self, is_it: impl Fn(&Connection) -> bool) {
-        let Some(pool) = self.pool.upgrade() else { return };
-        pool.idle[self.lane].borrow_mut().retain(|idle| !is_it(&idle.connection));
+    /// Whether nothing has been heard of a connection that does nothing.
+    fn is_quiet(&self, connection: &mut Connection, cx: &mut Context<'_>) -> bool {
+        match connection {
+            Connection::Own(connection) => match connection.poll_heard(cx) {
+                Poll::Pending => true,
+                Poll::Ready(unasked) => {
+                    if unasked {
+                        self.note_unasked();
+                    }
+                    false
+                }
+            },
+            Connection::Hyper(connection) => connection.is_ready(),
+        }
+    }
+
+    /// An apiserver has sent bytes that nobody asked for: what they are is unknown, so the connection is closed.
+    fn note_unasked(&self) {
+        self.unasked.set(self.unasked.get() + 1);
+        tracing::debug!(server = %self.server, "an apiserver sent more than its answer");
     }
 }

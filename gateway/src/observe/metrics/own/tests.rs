@@ -41,7 +41,13 @@ fn labels_fit_their_metrics_and_names_are_ours() {
 fn the_process_and_the_apiservers_are_shown() {
     let view = View {
         counters: Counters { requests: 7, ..Counters::default() },
-        upstreams: vec![Look { server: "https://a:1".into(), healthy: true, http1_idle: 3, http2: 1 }],
+        upstreams: vec![Look {
+            server: "https://a:1".into(),
+            healthy: true,
+            http1_idle: 3,
+            http1_unasked: 2,
+            http2: 1,
+        }],
         ..View::default()
     };
     let process = process();
@@ -50,6 +56,7 @@ fn the_process_and_the_apiservers_are_shown() {
         "usher_requests_total 7",
         "usher_upstream_healthy{upstream=\"https://a:1\"} 1",
         "usher_upstream_connections{kind=\"http1-idle\",upstream=\"https://a:1\"} 3",
+        "usher_upstream_unasked_total{upstream=\"https://a:1\"} 2",
         "usher_tokens_total{result=\"verified\"} 0",
         "usher_requests_refused_total{code=\"429\",reason=\"queue-full\"} 0",
         "# TYPE usher_connections_open gauge",
