@@ -246,3 +246,68 @@ fn help_and_version_are_no_failures() {
         assert_eq!(ends(arguments).0, 0, "{arguments:?}");
     }
 }
+
+/// All lines of the logs in a folder, by tag: how many requests.
+fn logged(folder: &Path) -> std::collections::BTreeMap<String, u64> {
+    let mut counts = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let log = usher::observe::hdr::hlog::read(&std::fs::read(entry.unwrap().path()).unwrap()).unwrap();
+        for line in log.lines {
+            *counts.entry(line.tag).or_default() += line.histogram.len();
+        }
+    }
+    counts
+}
+
+#[test]
+fn histograms_are_logged_up_to_the_end_and_told_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let logs = folder.path().join("logs");
+    let usher = Serving::start(&[&format!("--hdr-log-dir={}", logs.display()), "--hdr-log-interval=100ms"]);
+    for _ in 0..10 {
+        assert!(get(&usher.insecure, "/api/v1/pods").starts_with("HTTP/1.1 200"));
+    }
+    let told = || {
+        let answer = get(&usher.admin, "/debug/hdr?metric=seats");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str::<serde_json::Value>(body).unwrap()["histograms"][0]["count"] == 10
+    };
+    assert!(awaited(told), "{}", get(&usher.admin, "/debug/hdr"));
+    assert!(get(&usher.admin, "/debug/hdr?metric=lag").starts_with("HTTP/1.1 400"));
+    assert!(get(&usher.admin, "/metrics").contains("\nusher_hdr_log_errors_total 0\n"));
+    assert_eq!(usher.end(), 0);
+    let logged = logged(&logs);
+    assert_eq!(
+        logged.values().filter(|count| **count == 10).count(),
+        3,
+        "wait, execution, seats: {logged:?}"
+    );
+}
+
+#[test]
+fn a_kill_loses_the_last_interval_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut usher =
+        Serving::start(&[&format!("--hdr-log-dir={}", folder.path().display()), "--hdr-log-interval=100ms"]);
+    for _ in 0..10 {
+        get(&usher.insecure, "/api/v1/pods");
+    }
+    let told = || get(&usher.admin, "/debug/hdr?intervals=360&format=hlog").contains("Tag=seats/");
+    assert!(awaited(told));
+    usher.child.kill().unwrap();
+    usher.child.wait().unwrap();
+    let seats: u64 = logged(folder.path())
+        .iter()
+        .filter(|(tag, _)| tag.starts_with("seats/"))
+        .map(|(_, count)| count)
+        .sum();
+    assert!(seats > 0, "what was told was logged before");
+}
+
+#[test]
+fn a_folder_of_histograms_that_cannot_be_had_is_named() {
+    let (code, said) =
+        ends(&["serve", "--insecure-port=0", "--upstream=http://127.0.0.1:1", "--hdr-log-dir=/proc/no"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("--hdr-log-dir=/proc/no"), "{said}");
+}

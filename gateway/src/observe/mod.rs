@@ -55,6 +55,8 @@ pub struct Process {
     pub authenticator: Arc<Authenticator>,
     /// How much memory there is, and is used.
     pub memory: Arc<memory::Gauge>,
+    /// The workers' histograms; `None`: nobody collects them.
+    pub hdr: Option<hdr::Desk>,
 }
 
 /// A worker did not answer.

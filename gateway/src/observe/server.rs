@@ -16,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
 
 use super::dumps::{self, Table};
+use super::hdr;
 use super::health::Question;
 use super::metrics::{Format, own, refusals};
 use super::{NoAnswer, Process, View, Workers};
@@ -80,6 +81,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/", get(index))
         .route("/metrics", get(metrics))
         .route(&format!("{}{{table}}", dumps::PREFIX), get(dump))
+        .route("/debug/hdr", get(histograms))
         .route("/{question}", get(health))
         .route("/{question}/{check}", get(health_check))
         .with_state(admin)
@@ -92,7 +94,8 @@ async fn index() -> &'static str {
      /healthz /livez /readyz (?verbose, /readyz/CHECK)\n\
      /debug/api_priority_and_fairness/dump_priority_levels (?output=json)\n\
      /debug/api_priority_and_fairness/dump_queues\n\
-     /debug/api_priority_and_fairness/dump_requests (?includeRequestDetails=1)\n"
+     /debug/api_priority_and_fairness/dump_requests (?includeRequestDetails=1)\n\
+     /debug/hdr (?format=json|hgrm|hlog&metric=…&level=…&outcome=…&since=start or intervals=N)\n"
 }
 
 impl Admin {
@@ -139,6 +142,24 @@ async fn dump(
     let options =
         [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
     Ok((options, table.text(snapshot, &view.details)).into_response())
+}
+
+/// Whatever the query selects of the workers' histograms: see [`hdr::query`].
+async fn histograms(State(admin): State<Arc<Admin>>, Query(pairs): Pairs) -> Response {
+    let query = match hdr::Query::of(&pairs) {
+        Ok(query) => query,
+        Err(problem) => return (StatusCode::BAD_REQUEST, format!("{problem}\n")).into_response(),
+    };
+    let answer = match &admin.process.hdr {
+        Some(desk) => tokio::time::timeout(ANSWER_TIMEOUT, desk.ask(query)).await.ok().flatten(),
+        None => None,
+    };
+    match answer {
+        Some(Ok((kind, text))) => ([(header::CONTENT_TYPE, kind)], text).into_response(),
+        Some(Err(problem)) => (StatusCode::BAD_REQUEST, format!("{problem}\n")).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "histograms are not collected, or their disk hangs\n")
+            .into_response(),
+    }
 }
 
 async fn health(state: State<Arc<Admin>>, Path(question): Path<String>, pairs: Pairs) -> Response {

@@ -20,8 +20,8 @@ async fn hand_over(world: &World, filled: &mut Receiver<Filled>) -> BTreeMap<Str
 }
 
 async fn world() -> (World, Receiver<Filled>) {
-    let (feed, filled) = hdr::feed(0);
-    (World::with(|settings| settings.hdr = Some(feed)).await, filled)
+    let (mut feeds, filled) = hdr::feeds(1);
+    (World::with(|settings| settings.hdr = feeds.pop()).await, filled)
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ use crate::config::objects::{Followed, Source};
 use crate::config::options::{Limits, Options};
 use crate::coordinator::{self, Configuration};
 use crate::identity::{self, Authenticator, FrontProxyOptions};
+use crate::observe::hdr;
+use crate::observe::hdr::files::Keep;
 use crate::reload::Reload;
 use crate::ring::{self, Post};
 use crate::worker::{self, AdmissionSettings, Command, Listen};
@@ -135,6 +137,24 @@ impl Rooms {
             tracing::warn!(%warning, "flow-control objects");
         }
     }
+}
+
+/// The folder of the log is made, if it is to be had.
+pub(super) fn hdr_settings(options: &Options) -> Result<hdr::Settings, String> {
+    let given = &options.histograms;
+    let log = given.hdr_log_dir.clone().map(|folder| Keep {
+        folder,
+        size_max: given.hdr_log_max_size,
+        age_max: given.hdr_log_max_age,
+        files_max: given.hdr_log_max_files,
+    });
+    log.as_ref().map_or(Ok(()), Keep::prepare)?;
+    Ok(hdr::Settings { interval: given.hdr_log_interval, log, uring: true })
+}
+
+/// How a worker is asked for its histograms.
+pub(super) fn hdr_ask(post: Post<Command>) -> hdr::Ask {
+    Box::new(move |fresh| post.send(Command::Histograms(fresh)).is_ok())
 }
 
 /// The core to keep the worker on. The last one: interrupts usually go to the first.

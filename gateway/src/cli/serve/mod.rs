@@ -14,7 +14,7 @@ use crate::config::objects::FOLDER_POLL;
 use crate::config::options::Options;
 use crate::coordinator;
 use crate::memory::{self, Limit};
-use crate::observe::{self, OneWorker, Process, logging};
+use crate::observe::{self, OneWorker, Process, hdr, logging};
 use crate::reload::Watch;
 use crate::worker;
 use assembly::Rooms;
@@ -47,6 +47,7 @@ fn failed(problem: &str) -> ExitCode {
 /// All threads are at work.
 struct Running {
     worker: worker::Handle,
+    histograms: hdr::Handle,
     /// Follows the files; told of SIGHUP.
     watch: Watch,
     grace: std::time::Duration,
@@ -67,11 +68,18 @@ fn start(options: &Options) -> Result<Running, String> {
         Some(limit) => tracing::info!(bytes = limit.bytes, source = limit.source, "memory limit"),
         None => tracing::info!("no memory limit"),
     }
-    let worker = worker::spawn(rooms.worker_settings(options, memory_limit)?).map_err(thread)?;
+    let hdr_settings = assembly::hdr_settings(options)?;
+    let (mut feeds, filled) = hdr::feeds(1);
+    let mut worker_settings = rooms.worker_settings(options, memory_limit)?;
+    worker_settings.hdr = feeds.pop();
+    let worker = worker::spawn(worker_settings).map_err(thread)?;
+    let histograms =
+        hdr::start(hdr_settings, filled, vec![assembly::hdr_ask(worker.post())]).map_err(thread)?;
     let process = Process {
         io: options.observation.io.name(),
         files: rooms.files(),
         authenticator: Arc::clone(&rooms.authenticator),
+        hdr: Some(histograms.desk()),
         memory: memory::start(limit, worker.post()).map_err(thread)?,
     };
 
@@ -82,7 +90,7 @@ fn start(options: &Options) -> Result<Running, String> {
     coordinator::start(control).map_err(|error| format!("the control thread cannot be started: {error}"))?;
     observe::server::start(admin, OneWorker(worker.post()), process).map_err(thread)?;
     announce(options, &rooms, worker.addresses(), admin_address);
-    Ok(Running { worker, watch, grace: options.serving.shutdown_grace_period })
+    Ok(Running { worker, histograms, watch, grace: options.serving.shutdown_grace_period })
 }
 
 /// What was chosen, in lines for people whose fields programs can read.
@@ -126,8 +134,9 @@ fn announce(
 impl Running {
     /// Until a signal says stop and the worker has drained, or the worker ends by itself.
     fn until_the_end(self) -> Result<(), String> {
-        let Self { worker, watch, grace } = self;
+        let Self { worker, histograms, watch, grace } = self;
         let ending = signals::wait(worker, &watch, grace).map_err(|error| format!("signals: {error}"))?;
+        histograms.finish();
         match ending {
             Ending::Drained => {
                 tracing::info!("drained");

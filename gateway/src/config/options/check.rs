@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Authentication, FlowControl, Limits, Options, OptionsError, Serving, Upstream};
+use super::{Authentication, FlowControl, Histograms, Limits, Options, OptionsError, Serving, Upstream};
 
 /// A queue wait of a quarter of less than this rounds to nothing useful.
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -15,6 +15,7 @@ pub(super) fn all(options: &Options) -> Result<(), OptionsError> {
     upstream(&options.upstream, &mut faults);
     faults.extend(flow_control(&options.flow_control));
     limits(&options.limits, &mut faults);
+    histograms(&options.histograms, &mut faults);
     if faults.is_empty() { Ok(()) } else { Err(OptionsError::Together(faults)) }
 }
 
@@ -160,6 +161,22 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
     }
 }
 
+fn histograms(histograms: &Histograms, faults: &mut Vec<String>) {
+    if !HDR_INTERVALS.contains(&histograms.hdr_log_interval) {
+        let (min, max) = (HDR_INTERVALS.start(), HDR_INTERVALS.end());
+        faults.push(format!("--hdr-log-interval must be from {min:?} to {max:?}"));
+    }
+    if histograms.hdr_log_max_age < histograms.hdr_log_interval {
+        faults.push("--hdr-log-max-age must not be less than --hdr-log-interval".into());
+    }
+    if histograms.hdr_log_max_size == 0 || histograms.hdr_log_max_files == 0 {
+        faults.push("--hdr-log-max-size and --hdr-log-max-files must be more than 0".into());
+    }
+}
+
+/// Shorter ones cost more than they tell; in longer ones a counter of 32 bits could come to its end.
+const HDR_INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
 /// Below it usher, with a few connections, would be short of memory always.
 const MEMORY_MIN: u64 = 64 << 20;
 /// hyper's smallest read buffer: below it not even a plain request fits.

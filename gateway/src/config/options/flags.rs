@@ -38,6 +38,9 @@ pub struct Options {
     /// What operators see.
     #[command(flatten)]
     pub observation: Observation,
+    /// Latencies for capacity planning.
+    #[command(flatten)]
+    pub histograms: Histograms,
 }
 
 /// Where clients come in.
@@ -259,4 +262,25 @@ pub struct Observation {
     /// Which log lines are written; also by module: info,usher::worker=debug
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level)]
     pub log_level: String,
+}
+
+/// Latencies for capacity planning: [`crate::observe::hdr`].
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Histograms (HdrHistogram's .hlog; read them with usher hdr)")]
+pub struct Histograms {
+    /// Folder to log histograms of latencies to; without it they are only at /debug/hdr
+    #[arg(long, value_name = "DIR")]
+    pub hdr_log_dir: Option<PathBuf>,
+    /// How long a histogram's interval is
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub hdr_log_interval: Duration,
+    /// Bytes of a file before another one is begun
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub hdr_log_max_size: u64,
+    /// Age of a file before another one is begun
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    pub hdr_log_max_age: Duration,
+    /// Files that are kept; the oldest are removed
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub hdr_log_max_files: usize,
 }

@@ -33,7 +33,7 @@ pub const LEVELS_MAX: usize = 31;
 /// on the time of the turn, which is free, and have every request.
 pub const TIMED_ONE_IN: u32 = 2;
 
-/// Sets on their way from a worker: the one asked for, the one of its end, and as many that nobody fetched in time.
+/// Sets on their way from each worker: the one asked for, the one of its end, and as many that nobody fetched in time.
 const HANDED_OVER_MAX: usize = 4;
 
 /// The histograms of one interval.
@@ -102,11 +102,11 @@ pub struct Measured {
     added: Option<Nanos>,
 }
 
-/// A worker's feed, and where what it hands over comes out.
+/// A feed for each of so many workers, and where what they hand over comes out.
 #[must_use]
-pub fn feed(worker: usize) -> (Feed, mpsc::Receiver<Filled>) {
-    let (filled, receiver) = mpsc::channel(HANDED_OVER_MAX);
-    (Feed { worker, filled }, receiver)
+pub fn feeds(workers: usize) -> (Vec<Feed>, mpsc::Receiver<Filled>) {
+    let (filled, receiver) = mpsc::channel(HANDED_OVER_MAX * workers.max(1));
+    ((0..workers).map(|worker| Feed { worker, filled: filled.clone() }).collect(), receiver)
 }
 
 // === impl Measured ===

@@ -1,6 +1,7 @@
 //! Usher's own metrics, under `usher_`: one table, read by [`families`] and held complete by its test.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use usher_flowcontrol::meters::{Child, Description, Family, Kind, Stability, Value};
 
@@ -217,6 +218,19 @@ static MEMORY_PRESSURE: Description = describe(
 static LINES: Description =
     describe("usher_log_lines_dropped_total", Kind::Counter, &[], "Log lines that nobody read in time.");
 
+static HDR_INTERVALS: Description = describe(
+    "usher_hdr_log_intervals_total",
+    Kind::Counter,
+    &[],
+    "Intervals of histograms written to --hdr-log-dir.",
+);
+static HDR_ERRORS: Description = describe(
+    "usher_hdr_log_errors_total",
+    Kind::Counter,
+    &[],
+    "Intervals of histograms that could not be written to --hdr-log-dir, old files that could not be removed.",
+);
+
 /// Usher's own metrics, sorted by name.
 #[must_use]
 pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
@@ -261,6 +275,10 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
             let given_up = u64::from(process.memory.is_at(rung));
             add(&MEMORY_PRESSURE, vec![rung.name()], value(&MEMORY_PRESSURE, given_up));
         }
+    }
+    if let Some(desk) = &process.hdr {
+        add(&HDR_INTERVALS, Vec::new(), Value::Count(desk.counts.written.load(Ordering::Relaxed)));
+        add(&HDR_ERRORS, Vec::new(), Value::Count(desk.counts.errors.load(Ordering::Relaxed)));
     }
     add(&LINES, Vec::new(), Value::Count(crate::observe::logging::dropped()));
     all.into_values().collect()

@@ -50,7 +50,7 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
     start(
         listener,
         Painted(view),
-        Process { io: "epoll", files: Vec::new(), authenticator, memory: Arc::default() },
+        Process { io: "epoll", files: Vec::new(), authenticator, memory: Arc::default(), hdr: None },
     )
     .unwrap();
     address

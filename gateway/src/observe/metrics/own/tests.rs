@@ -12,7 +12,7 @@ use crate::worker::Counters;
 
 fn process() -> Process {
     let authenticator = Arc::new(Authenticator::new(&Options::default()).unwrap());
-    Process { io: "epoll", files: Vec::new(), authenticator, memory: Arc::default() }
+    Process { io: "epoll", files: Vec::new(), authenticator, memory: Arc::default(), hdr: None }
 }
 
 #[test]
