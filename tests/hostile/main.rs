@@ -4,12 +4,14 @@
 //! test says, byte for byte. Whatever happens, the last question is always the same: are all seats back?
 //! A file a kind of trouble; what they share is in `usher`, `upstream` and `raw`.
 
+mod h2;
 mod raw;
 mod upstream;
 mod usher;
 
 mod configuration;
 mod exhaustion;
+mod floods;
 mod gone;
 mod identity;
 mod memory;

@@ -117,6 +117,12 @@ impl http_body::Body for Body {
     }
 }
 
+/// An apiserver's answer that broke off. Its cause is not among its sources: hyper would hand an apiserver's error
+/// code on as ours, as if the client had made a mistake.
+#[derive(Debug, thiserror::Error)]
+#[error("the apiserver's answer broke off: {0}")]
+struct Broken<E>(E);
+
 // === impl Relayed ===
 
 impl Relayed {
@@ -131,7 +137,7 @@ impl Relayed {
             Some(Err(error)) => {
                 self.worker.counters.upstream_broken_answering.add();
                 self.complete();
-                return Poll::Ready(Some(Err(error)));
+                return Poll::Ready(Some(Err(Box::new(Broken(error)))));
             }
             None => {
                 self.end_well();

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,7 +21,7 @@ use usher_flowcontrol::controller::FlowCache;
 use usher_flowcontrol::units::Nanos;
 
 use super::body::Body;
-use super::glitches::{Glitch, Glitches};
+use super::glitches::{Glitch, Glitches, Watched};
 use super::host::Hosted;
 use super::quiet::{Quiet, TooQuiet};
 use super::roster::Member;
@@ -247,7 +247,7 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
             }
         }
         Some(Ended::TooQuiet(why)) => why.count(worker, &client.glitches),
-        Some(Ended::HungUp | Ended::Drained | Ended::Shed) | None => {}
+        Some(Ended::HungUp | Ended::Drained | Ended::Shed | Ended::Cut) | None => {}
     }
 }
 
@@ -258,6 +258,7 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let window = worker.ahead.window(ahead, worker.scarcity.is_at(Rung::Bodies));
     let of_request = Rc::clone(client);
     let service = service_fn(move |request| request::serve(Rc::clone(&of_request), request));
+    let wire = Watched::new(wire, &client.glitches);
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
         .timer(ring::Timer)
         .max_concurrent_streams(limits.streams)
@@ -270,8 +271,8 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
         .auto_date_header(false)
-        .serve_connection(TokioIo::new(wire), service);
-    let mut connection = pin!(connection);
+        .serve_connection(TokioIo::new(wire.clone()), service);
+    let mut connection = Box::pin(connection);
     let drain = worker.drain.lookout();
     let (mut draining, mut quiet) = (false, Quiet::new(limits));
     let mut going: Option<Pin<Box<ring::Sleep>>> = None;
@@ -280,7 +281,11 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
             draining = true;
             connection.as_mut().graceful_shutdown();
         }
-        if let Poll::Ready(done) = connection.as_mut().poll(cx) {
+        let done = connection.as_mut().poll(cx);
+        if client.glitches.is_over() {
+            return Poll::Ready(Ended::Cut);
+        }
+        if let Poll::Ready(done) = done {
             return Poll::Ready(Ended::ByItself(done));
         }
         let busy = client.busy.get() > 0;
@@ -302,8 +307,15 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
         going.as_mut().poll(cx).map(|()| Ended::Drained)
     })
     .await;
-    if let Ended::ByItself(result) = ended {
-        note(client, result);
+    drop(connection); // and with it what its requests hold
+    match ended {
+        Ended::ByItself(result) => note(client, result),
+        Ended::Cut => {
+            if let Some(wire) = wire.cut() {
+                close(wire).await;
+            }
+        }
+        Ended::Drained | Ended::HungUp | Ended::Shed | Ended::TooQuiet(_) => {}
     }
 }
 
@@ -336,6 +348,8 @@ enum Ended {
     /// Idle when memory was tight.
     Shed,
     TooQuiet(TooQuiet),
+    /// For its glitches.
+    Cut,
 }
 
 fn note(client: &Client, result: hyper::Result<()>) {

@@ -19,6 +19,7 @@ use super::audit::AuditId;
 use super::body::{Body, Held, Pass, Registered, Watch};
 use super::connection::{Client, Progress};
 use super::entrance::{self, Admitted};
+use super::glitches::Glitch;
 use super::headers::{self, Asked};
 use super::host::Host;
 use super::reply::{self, Failure};
@@ -62,6 +63,10 @@ pub(super) async fn serve(
 /// Its steps.
 async fn answer(client: &Rc<Client>, request: Request<Incoming>, progress: &Progress) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
+    if parts.headers.len() > client.worker.settings.limits.header_lines {
+        client.glitches.note(Glitch::HeaderList); // over HTTP/2, where nobody else counts lines
+        return reply::plain(431, "431 Request Header Fields Too Large");
+    }
     let well_formed = headers::framing(&parts.headers).and_then(|()| headers::origin_form(&mut parts));
     if let Err(sentence) = well_formed {
         client.worker.counters.refused_malformed.add();

@@ -5,9 +5,17 @@
 //! may do 10 000 points of mischief at once, and 1 000 a second for as long as it likes. What is below that costs us
 //! less than the requests that it could send instead; what is above is an attack, or a client that is broken.
 //!
+//! [`judge`] says who holds which attack over HTTP/2: h2's own limits, the score, or time.
+//!
 //! Whoever sees something calls [`Glitches::note`]; whoever owns the connection asks [`Glitches::is_over`] in its
 //! turn and ends it. Nothing here allocates, and nothing is kept of a connection that is gone: that a peer comes back
 //! is left to the limits on connections and handshakes.
+
+mod frames;
+mod judge;
+mod watched;
+
+pub(super) use watched::Watched;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -62,7 +70,7 @@ glitches! {
     /// connection's at once when a controller restarts: 1 000 in a burst, 100 a second for ever.
     Reset = "reset", 10;
     /// CONTINUATION that is nearly empty and not the last: CVE-2024-27316 and its kin. Honest ones are full.
-    Continuation = "continuation", 100;
+    Continuation = "continuation", 200;
     /// PING that measures nothing, because we have sent nothing since the last: CVE-2019-9512. Keep-alives come
     /// every some seconds.
     Ping = "ping", 10;
@@ -70,10 +78,15 @@ glitches! {
     Settings = "settings", 50;
     /// PRIORITY and PRIORITY_UPDATE: CVE-2019-9513. A browser sends one or two a request; we ignore them.
     Priority = "priority", 2;
-    /// A frame of a type that we do not know. Browsers send one now and then, so that servers stay tolerant.
-    UnknownFrame = "unknown-frame", 10;
+    /// HEADERS beyond what fits into the time that our SETTINGS take to be acknowledged: until then the HTTP/2 library
+    /// holds the client to no limit of ours.
+    Unsettled = "unsettled", 1000;
+    /// An answer to a PING that nobody sent. No client does that; the HTTP/2 library logs each.
+    UnaskedAck = "unasked-ack", 1000;
+    /// A frame of a type that we have no use for. Browsers send one now and then, so that servers stay tolerant.
+    UselessFrame = "useless-frame", 10;
     /// DATA without a byte that does not end its stream: CVE-2019-9518.
-    EmptyData = "empty-data", 100;
+    EmptyData = "empty-data", 200;
     /// DATA of a few bytes that does not end its stream. A body written in little pieces has some thousands.
     TinyData = "tiny-data", 1;
     /// WINDOW_UPDATE for which nothing was sent: CVE-2019-9511's tiny increments, and plain floods.
@@ -84,7 +97,7 @@ glitches! {
     ProvokedReset = "provoked-reset", 100;
     /// A stream beyond the limit on streams. Before it knows the limit, a client may open a hundred too many.
     RefusedStream = "refused-stream", 10;
-    /// A header list beyond the limit that was announced: answered with 431. CVE-2016-6581's bombs.
+    /// A header list beyond the limit that was announced, or of too many lines: answered with 431. CVE-2016-6581.
     HeaderList = "header-list", 100;
     /// A request that was answered before it had ended. So are those with a body that are turned away.
     Unfinished = "unfinished", 2;
