@@ -9,6 +9,8 @@ use super::Failure;
 pub(super) enum Cell {
     /// CPU per request under as much load as goes through.
     Closed(Load),
+    /// The same in front of a real kube-apiserver.
+    Apiserver(Transport, Wish),
     /// Added latency at a rate that everyone can bear.
     Latency,
     /// New TLS connections with a request each.
@@ -37,6 +39,15 @@ pub(super) enum Transport {
     Http2,
 }
 
+/// What is asked of a real kube-apiserver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// One object.
+    Get,
+    /// Ten objects.
+    List,
+}
+
 /// How large the answers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
@@ -63,6 +74,10 @@ pub(super) const CELLS: &[Cell] = &[
     Cell::IdleConnections(Transport::Tls),
     Cell::IdleWatches { streams: WATCHES_MANY },
     Cell::IdleWatches { streams: 1 },
+    Cell::Apiserver(Transport::Tls, Wish::Get),
+    Cell::Apiserver(Transport::Tls, Wish::List),
+    Cell::Apiserver(Transport::Http2, Wish::Get),
+    Cell::Apiserver(Transport::Http2, Wish::List),
 ];
 
 /// One of each sort.
@@ -90,6 +105,7 @@ impl Cell {
                 "as fast as it goes, 8 connections with 16 streams each (h2load)"
             }
             Self::Closed(_) => "as fast as it goes, 64 connections (wrk)",
+            Self::Apiserver(..) => "in front of kube-apiserver with etcd, TLS on both sides",
             Self::Latency => "5 000 requests/s from 64 connections, timed from when each was due",
             Self::Handshakes => "new TLS connections, full handshakes, one request each",
             Self::IdleConnections(_) => "connections that are idle after one request",
@@ -102,6 +118,8 @@ impl Cell {
         match self {
             Self::Closed(Load { transport: Transport::Http2, .. }) => &["nginx", "h2load"],
             Self::Closed(_) => &["nginx", "wrk"],
+            Self::Apiserver(Transport::Http2, _) => &["h2load"],
+            Self::Apiserver(..) => &["wrk"],
             Self::Latency | Self::Handshakes | Self::IdleConnections(_) => &["nginx"],
             Self::IdleWatches { .. } => &[],
         }
@@ -113,6 +131,8 @@ impl fmt::Display for Cell {
         match self {
             Self::Closed(Load { transport, size: Size::Small }) => write!(f, "{transport}-1k"),
             Self::Closed(Load { transport, size: Size::Large }) => write!(f, "{transport}-100k"),
+            Self::Apiserver(transport, Wish::Get) => write!(f, "apiserver-get-{transport}"),
+            Self::Apiserver(transport, Wish::List) => write!(f, "apiserver-list-{transport}"),
             Self::Latency => f.write_str("latency"),
             Self::Handshakes => f.write_str("handshakes"),
             Self::IdleConnections(transport) => write!(f, "idle-connections-{transport}"),

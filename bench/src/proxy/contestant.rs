@@ -29,6 +29,8 @@ enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) address: SocketAddr,
+    /// Its process.
+    pub(super) pid: u32,
     /// The authority that vouches for it; plain HTTP without one.
     pub(super) authority: Option<PathBuf>,
     /// More flags for usher: how it knows the users of that upstream.
@@ -199,7 +201,7 @@ fn nginx(bench: &Bench, target: &Target, plain: SocketAddr, tls: SocketAddr, roo
         Some(authority) => (
             "https",
             format!(
-                "proxy_ssl_trusted_certificate {};\n    proxy_ssl_verify on;\n    proxy_ssl_name 127.0.0.1;\n    \
+                "proxy_ssl_trusted_certificate {};\n    proxy_ssl_verify on;\n    proxy_ssl_name localhost;\n    \
                  proxy_ssl_protocols TLSv1.3;\n    ",
                 authority.display()
             ),

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::closed;
 use super::contestant::BASE;
-use super::handshakes;
 use super::idle;
 use super::open;
 use super::report::{Metric, Report};
@@ -24,9 +23,12 @@ const GOALS: &[Goal] = &[
     Goal { cell: "tls-1k", metric: closed::CPU, relative_to: Some(BASE), at_most: 0.80 },
     Goal { cell: "http2-1k", metric: closed::CPU, relative_to: Some(BASE), at_most: 0.95 },
     Goal { cell: "plain-1k", metric: closed::CPU, relative_to: Some(EPOLL), at_most: 0.85 },
+    Goal { cell: "apiserver-get-tls", metric: closed::CPU, relative_to: Some(BASE), at_most: 0.85 },
+    Goal { cell: "apiserver-list-tls", metric: closed::CPU, relative_to: Some(BASE), at_most: 0.85 },
+    Goal { cell: "apiserver-get-http2", metric: closed::CPU, relative_to: Some(BASE), at_most: 0.85 },
+    Goal { cell: "apiserver-list-http2", metric: closed::CPU, relative_to: Some(BASE), at_most: 0.85 },
     Goal { cell: "latency", metric: open::ADDED_P50, relative_to: None, at_most: 60.0 },
     Goal { cell: "latency", metric: open::ADDED_P99, relative_to: None, at_most: 1000.0 },
-    Goal { cell: "handshakes", metric: handshakes::CPU, relative_to: Some(BASE), at_most: 1.0 },
     Goal { cell: "idle-watches-100", metric: idle::MEMORY, relative_to: None, at_most: 16.0 },
     Goal { cell: "idle-watches-100", metric: idle::CPU, relative_to: None, at_most: 0.5 },
     Goal { cell: "idle-connections-plain", metric: idle::MEMORY, relative_to: None, at_most: 24.0 },

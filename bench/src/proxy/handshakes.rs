@@ -6,7 +6,6 @@ use futures_util::future::try_join_all;
 use tokio_rustls::TlsConnector;
 
 use super::cells::Size;
-use super::contestant::Target;
 use super::report::{Metric, Row};
 use super::upstream::Upstream;
 use super::{Bench, Failure, client};
@@ -20,7 +19,7 @@ const RATE: Metric = Metric::more("connections/s");
 
 pub(super) async fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let upstream = Upstream::start(bench).await?;
-    let target = Target { address: upstream.address, authority: None, usher_flags: Vec::new() };
+    let target = upstream.target();
     let mut proxies = Vec::new();
     for contestant in &bench.contestants {
         proxies.push(contestant.start(bench, &target).await?);

@@ -33,7 +33,7 @@ const RESIDENT: Metric = Metric::plain("MiB before");
 /// Connections idle after one request.
 pub(super) async fn connections(bench: &Bench, transport: Transport) -> Result<Vec<Row>, Failure> {
     let upstream = Upstream::start(bench).await?;
-    let target = Target { address: upstream.address, authority: None, usher_flags: Vec::new() };
+    let target = upstream.target();
     let mut rows = Vec::new();
     for contestant in bench.contestants.iter().filter(|one| one.is_usher()) {
         let mut proxy = contestant.start(bench, &target).await?;
@@ -84,7 +84,8 @@ pub(super) async fn watches(bench: &Bench, streams: u32) -> Result<Vec<Row>, Fai
     let manner = Manner { service_time: Duration::ZERO, concurrency: 1000, namespaces: 0, pods: 0, nodes: 0 };
     let standin = Standin::start_tls(manner, bench.files.server_config()?).await?;
     let authority = Some(bench.files.certificate.clone());
-    let target = Target { address: standin.address, authority, usher_flags: Vec::new() };
+    let pid = std::process::id();
+    let target = Target { address: standin.address, pid, authority, usher_flags: Vec::new() };
     let mut rows = Vec::new();
     for contestant in bench.contestants.iter().filter(|one| one.is_usher()) {
         let mut proxy = contestant.start(bench, &target).await?;

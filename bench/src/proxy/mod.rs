@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 
 use usher_tests::cluster::programs::root;
 
+mod apiserver;
 mod ask;
 mod cells;
 mod client;
 mod closed;
 mod contestant;
 mod files;
+mod generator;
 mod goals;
 mod handshakes;
 mod hgrm;
@@ -143,6 +145,7 @@ impl Bench {
         println!("\n{cell}: {}", cell.about());
         let measured = match cell {
             Cell::Closed(load) => closed::measure(self, load).await,
+            Cell::Apiserver(transport, wish) => apiserver::measure(self, transport, wish).await,
             Cell::Latency => open::measure(self).await,
             Cell::Handshakes => handshakes::measure(self).await,
             Cell::IdleConnections(kind) => idle::connections(self, kind).await,

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::cells::Size;
-use super::contestant::Target;
 use super::report::{Metric, Row};
 use super::upstream::Upstream;
 use super::{Bench, Failure, client, hgrm, put};
@@ -39,7 +38,7 @@ const CPU: Metric = Metric::less("µs CPU/request");
 
 pub(super) async fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let upstream = Upstream::start(bench).await?;
-    let target = Target { address: upstream.address, authority: None, usher_flags: Vec::new() };
+    let target = upstream.target();
     let mut proxies = Vec::new();
     for contestant in &bench.contestants {
         proxies.push(contestant.start(bench, &target).await?);

@@ -84,25 +84,9 @@ impl Process {
         }
     }
 
-    /// What it has used, over all its threads. A thread that has ended is not seen any more: none of the programs
-    /// here ends one while it serves.
+    /// What it has used: see [`usage`].
     pub(super) fn usage(&self) -> Result<Usage, Failure> {
-        let mut usage = Usage::default();
-        for task in fs::read_dir(format!("/proc/{}/task", self.pid))? {
-            let task = task?.path();
-            // One that ends right now has nothing more to tell.
-            let (Ok(scheduled), Ok(stat)) =
-                (fs::read_to_string(task.join("schedstat")), fs::read_to_string(task.join("stat")))
-            else {
-                continue;
-            };
-            let cpu: Option<u64> = scheduled.split(' ').next().and_then(|number| number.parse().ok());
-            usage.cpu_ns += cpu.ok_or("schedstat: no number")?;
-            let (user, kernel) = ticks(&stat).ok_or("stat: no ticks")?;
-            usage.user_ticks += user;
-            usage.kernel_ticks += kernel;
-        }
-        Ok(usage)
+        usage(self.pid)
     }
 
     /// Resident memory in bytes.
@@ -124,6 +108,27 @@ impl Process {
         }
         Err(format!("{} was not ready within {:?}; see its log", self.name, READY_PAUSE * READY_TRIES).into())
     }
+}
+
+/// What a program has used, over all its threads. A thread that has ended is not seen any more: none of the programs
+/// here ends one while it serves.
+pub(super) fn usage(pid: u32) -> Result<Usage, Failure> {
+    let mut usage = Usage::default();
+    for task in fs::read_dir(format!("/proc/{}/task", pid))? {
+        let task = task?.path();
+        // One that ends right now has nothing more to tell.
+        let (Ok(scheduled), Ok(stat)) =
+            (fs::read_to_string(task.join("schedstat")), fs::read_to_string(task.join("stat")))
+        else {
+            continue;
+        };
+        let cpu: Option<u64> = scheduled.split(' ').next().and_then(|number| number.parse().ok());
+        usage.cpu_ns += cpu.ok_or("schedstat: no number")?;
+        let (user, kernel) = ticks(&stat).ok_or("stat: no ticks")?;
+        usage.user_ticks += user;
+        usage.kernel_ticks += kernel;
+    }
+    Ok(usage)
 }
 
 /// How long to wait between two looks whether a program is ready.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::cells::Size;
+use super::contestant::Target;
 use super::files::{SMALL_BYTES, document};
 use super::process::Process;
 use super::{Bench, Failure, ask, put};
@@ -12,7 +13,7 @@ use super::{Bench, Failure, ask, put};
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
-    _process: Process,
+    process: Process,
 }
 
 impl Upstream {
@@ -26,7 +27,12 @@ impl Upstream {
         let mut process =
             Process::start("upstream", core, Path::new("nginx"), &arguments, &room.join("log"))?;
         process.wait_for(async || ask::get(address, "/readyz").await.is_ok()).await?;
-        Ok(Self { address, _process: process })
+        Ok(Self { address, process })
+    }
+
+    /// It, to be put behind a proxy.
+    pub(super) fn target(&self) -> Target {
+        Target { address: self.address, pid: self.process.pid(), authority: None, usher_flags: Vec::new() }
     }
 }
 

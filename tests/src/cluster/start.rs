@@ -53,6 +53,15 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Starts etcd and kube-apiserver alone: a real upstream in which nothing happens by itself.
+    pub async fn up_bare(folder: &Path) -> Outcome<Self> {
+        programs::build()?;
+        let cluster = prepare(&Options { folder: folder.into(), usher: false, nodes: 0 }).await?;
+        cluster.start_etcd().await?;
+        cluster.start_apiserver().await?;
+        Ok(cluster)
+    }
+
     /// Writes the cluster's FlowSchemas and PriorityLevelConfigurations to the folder that usher reads.
     pub async fn dump_flow_control(&self) -> Outcome {
         let kubectl = self.kubectl_direct("admin");
