@@ -89,6 +89,47 @@ fn a_client_that_does_not_read_hurts_nobody_else() {
     usher.all_seats_are_back();
 }
 
+/// Endless answers for `large`.
+fn torrent() -> Upstream {
+    Upstream::with(|request, stream, _| {
+        if !request.target.contains("large") {
+            return crate::upstream::answer(stream, "200 OK", "small");
+        }
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1_u64 << 40)?;
+        let block = vec![b'x'; 1 << 16];
+        loop {
+            stream.write_all(&block)?;
+        }
+    })
+}
+
+#[test]
+fn readers_who_do_not_read_leave_the_seats_of_their_level_to_others() {
+    let upstream = torrent();
+    let usher = Setup::new(upstream.address)
+        .flag("--slow-reader-grace=200ms")
+        .flag("--stalled-streams-max=4")
+        .start();
+    let mut slow = Vec::new();
+    for number in 0..8 {
+        let mut client = usher.connect();
+        client.get("/api/v1/namespaces/default/configmaps/large", "alice");
+        slow.push(client);
+        until("its seat is free again", || {
+            usher.metric("usher_seats_released_for_stalled_total", "") > f64::from(number) + 0.5
+        });
+        let mut other = usher.connect();
+        other.get("/api/v1/namespaces/default/configmaps/small", "alice");
+        assert_eq!(other.answer().expect("served").status, 200);
+    }
+    until("all but four are cut", || usher.metric("usher_stalled_cut_total", "streams") > 3.5);
+    until("four are left", || (usher.metric("usher_stalled_responses", "") - 4.0).abs() < 0.5);
+    assert_eq!(usher.occupied(), [0.0; 3]);
+    drop(slow);
+    until("none is left", || usher.metric("usher_stalled_responses", "") < 0.5);
+    usher.all_seats_are_back();
+}
+
 #[test]
 fn waiting_has_an_end() {
     let upstream = Upstream::start();

@@ -224,6 +224,13 @@ impl Stream {
         self.0.put(|outgoing| outgoing.put_bytes(bytes));
     }
 
+    /// From now on closing it throws away what the peer has not taken, here and in the kernel, and the peer sees a
+    /// reset. (Closed otherwise, it would hold the kernel's memory for as long as the peer keeps its window shut.)
+    pub fn abort(&self) {
+        // A connection that is broken already has nothing to throw away.
+        let _ = SockRef::from(&*self.0.tcp.borrow()).set_linger(Some(Duration::ZERO));
+    }
+
     /// Bytes put that the kernel has not taken.
     #[must_use]
     pub fn unsent(&self) -> usize {

@@ -10,10 +10,11 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use super::Worker;
 use super::admission::Seat;
-use super::connection::Busy;
+use super::connection::{Busy, Client};
 use super::flag::Lookout;
 use super::host::Host;
 use super::inflight;
+use super::readers::Reader;
 use super::watch::{Beginning, Framing};
 use crate::observe::hdr::{Measured, Outcome};
 use crate::upstream::Download;
@@ -32,6 +33,8 @@ pub(super) enum Body {
 pub(super) struct Relayed {
     download: Download,
     held: Held,
+    /// How the client takes it; none once it is over.
+    reader: Option<Reader>,
     worker: Rc<Worker>,
     over: bool,
 }
@@ -83,8 +86,13 @@ impl Body {
     }
 
     /// The apiserver's.
-    pub(super) fn relayed(download: Download, held: Held, worker: &Rc<Worker>) -> Self {
-        Self::Relayed(Box::new(Relayed { download, held, worker: Rc::clone(worker), over: false }))
+    pub(super) fn relayed(download: Download, mut held: Held, client: &Client) -> Self {
+        let worker = Rc::clone(&client.worker);
+        let reader = (!download.is_end_stream()).then(|| {
+            let watch = held.watch.as_ref().map(|watch| Rc::clone(&watch.beginning));
+            worker.readers.join(held.pass.take(), watch, client.stream.clone())
+        });
+        Self::Relayed(Box::new(Relayed { download, held, reader, worker, over: false }))
     }
 }
 
@@ -127,6 +135,9 @@ struct Broken<E>(E);
 
 impl Relayed {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Part> {
+        if let Some(reader) = &self.reader {
+            reader.asks();
+        }
         let draining = self.is_draining(cx);
         if self.over || draining && self.is_between_events() {
             self.complete();
@@ -155,6 +166,9 @@ impl Relayed {
         if self.download.is_end_stream() {
             self.end_well();
         }
+        if let Some(reader) = &self.reader {
+            frame = frame.map_data(|data| reader.gets(data));
+        }
         Poll::Ready(Some(Ok(frame)))
     }
 
@@ -169,6 +183,9 @@ impl Relayed {
 
     /// The answer is complete.
     fn end_well(&mut self) {
+        if let Some(reader) = &self.reader {
+            reader.measured(|measured| measured.ends(Outcome::Executed));
+        }
         self.held.measured(|measured| measured.ends(Outcome::Executed));
         self.complete();
     }
@@ -176,6 +193,7 @@ impl Relayed {
     /// Nothing more comes: seats and deadline end with the last byte, not with the client's reading of it.
     fn complete(&mut self) {
         self.over = true;
+        self.reader = None;
         self.held.release();
     }
 }
@@ -187,7 +205,7 @@ impl Drop for Relayed {
         }
         if self.download.is_end_stream() {
             self.end_well(); // nobody asks for a body that is empty
-        } else {
+        } else if !self.reader.as_ref().is_some_and(Reader::is_cut) {
             self.worker.counters.clients_gone.add();
         }
     }

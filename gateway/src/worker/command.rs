@@ -117,6 +117,7 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     if let Admit::FlowControl(admission) = &worker.admit {
         ring::spawn(Rc::clone(admission).keep_time());
     }
+    ring::spawn(Rc::clone(&worker).watch_readers());
     let mut grace = None;
     while grace.is_none() {
         grace = match mailbox.next().await {

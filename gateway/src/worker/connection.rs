@@ -43,6 +43,8 @@ pub(super) struct Client {
     pub(super) flows: RefCell<FlowCache>,
     /// The apiserver's side of a switched connection, until the 101 is written.
     pub(super) switched: RefCell<Option<Wire>>,
+    /// Its bytes, if it has one request at a time.
+    pub(super) stream: Option<Stream>,
     /// Its place among the open connections.
     member: Member,
     /// Requests whose answer is not complete.
@@ -121,6 +123,7 @@ pub(super) async fn serve(
         glitches,
         flows: RefCell::default(),
         switched: RefCell::default(),
+        stream: (!is_http2).then(|| wire.stream().clone()),
         member,
         busy: Cell::new(0),
         asked: Cell::new(false),
@@ -247,7 +250,8 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
             }
         }
         Some(Ended::TooQuiet(why)) => why.count(worker, &client.glitches),
-        Some(Ended::HungUp | Ended::Drained | Ended::Shed | Ended::Cut) | None => {}
+        Some(Ended::HungUp | Ended::Drained | Ended::Shed | Ended::Cut) => {}
+        None => stream.abort(), // or the kernel would go on trying to deliver what nobody takes
     }
 }
 

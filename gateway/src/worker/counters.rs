@@ -93,6 +93,18 @@ counters! {
     timed_out_executing,
     /// Answers cut off because the request's time was up, or the client did not read them.
     timed_out_answering,
+    /// Answers stalled now: their clients do not take them.
+    stalled_answers,
+    /// Bytes held for them.
+    stalled_bytes,
+    /// Answers whose seats were given back because their clients did not take them.
+    stalled_released,
+    /// Answers cut off because too many were stalled.
+    stalled_cut_answers,
+    /// Answers cut off because too many bytes were held for stalled ones.
+    stalled_cut_bytes,
+    /// Answers cut off because memory had run out.
+    stalled_cut_memory,
     /// Clients that left before their answer was complete.
     clients_gone,
     /// Requests that no apiserver could be given: 503.
@@ -134,6 +146,11 @@ impl Count {
     /// Several more.
     pub(super) fn add_many(&self, more: u64) {
         self.0.set(self.0.get().wrapping_add(more));
+    }
+
+    /// So many, for those that tell how many there are now.
+    pub(super) fn set(&self, now: u64) {
+        self.0.set(now);
     }
 
     /// One less, for those that tell how many there are now.

@@ -21,6 +21,7 @@ use crate::ring;
 #[derive(Debug, Default)]
 pub(super) struct Host {
     deadline: Cell<Option<Nanos>>,
+    cut: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -55,6 +56,16 @@ impl Host {
     }
 }
 
+impl Host {
+    /// The task is ended now, and nobody is told: whoever cuts knows why.
+    pub(super) fn cut(&self) {
+        self.cut.set(true);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
 impl<F> Hosted<F> {
     /// Wraps a task; `overrun` is told when it is ended for being too long.
     pub(super) fn new(inner: F, overrun: impl Fn() + 'static) -> Self {
@@ -69,6 +80,9 @@ impl<F: Future> Future for Hosted<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         this.host.waker.borrow_mut().get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+        if this.host.cut.get() {
+            return Poll::Ready(None);
+        }
         let outer = Current::enter(this.host);
         let done = this.inner.poll(cx);
         drop(outer);

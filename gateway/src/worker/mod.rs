@@ -23,6 +23,7 @@ mod host;
 mod inflight;
 mod listen;
 mod quiet;
+mod readers;
 mod reply;
 mod request;
 mod roster;
@@ -56,6 +57,7 @@ use counters::Counting;
 use flag::Flag;
 use glitches::Tally;
 use inflight::InFlight;
+use readers::Readers;
 use roster::Roster;
 use scarcity::Scarcity;
 
@@ -79,6 +81,8 @@ struct Worker {
     handshakes: Semaphore,
     /// Open connections.
     roster: Rc<Roster>,
+    /// Answers under way.
+    readers: Rc<Readers>,
     /// How scarce memory is.
     scarcity: Scarcity,
     /// What HTTP/2 clients may send before it is asked for.
@@ -117,6 +121,7 @@ impl Worker {
             statistics: RefCell::default(),
             handshakes: Semaphore::new(settings.limits.handshakes),
             roster: Rc::default(),
+            readers: Rc::default(),
             scarcity: Scarcity::new(),
             ahead: Ahead::new(settings.limits.body_bytes_total),
             room: Notify::new(),

@@ -235,7 +235,7 @@ fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Res
         held.host = Some(host);
     }
     held.measured(Measured::answered);
-    Response::from_parts(head, Body::relayed(download, held, worker))
+    Response::from_parts(head, Body::relayed(download, held, known.client))
 }
 
 impl Missing {

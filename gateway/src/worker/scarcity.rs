@@ -7,6 +7,7 @@
 //!   hangs, and come all together, with their handshakes, when there is hardly room again; closed, their clients try
 //!   the next server.
 //! - Idle connections are closed a part at a time, with GOAWAY over HTTP/2, until there is room.
+//! - Answers of which nothing is taken are cut, the longest waiting first: see [`super::readers`].
 //!
 //! Memory that was freed goes back to the kernel as well: the allocator would keep it for the next wave, and the
 //! ladder could not tell that from need.
@@ -75,6 +76,9 @@ impl Worker {
         if rung >= Rung::Idle {
             let told = self.roster.send_away(SHED_PART, SHED_LEAST);
             self.counters.connections_shed.add_many(told as u64);
+        }
+        if rung >= Rung::Readers {
+            self.cut_slowest_readers();
         }
         let now = ring::now();
         if now >= self.scarcity.given_back.get() + GIVE_BACK_EVERY {

@@ -95,6 +95,13 @@ pub struct Limits {
     /// The same, for all HTTP/2 connections together: promised to clients as windows, see [`super::ahead`]. Enough for
     /// some hundred busy controllers at full speed. (Over HTTP/1.1 nothing is read of a request that waits.)
     pub body_bytes_total: u64,
+    /// How long, all in all, a client may keep an answer waiting before it is stalled: see [`super::readers`]. A large
+    /// list over a bad link takes some seconds; a pause of garbage collection or a lost packet less.
+    pub slow_reader_grace: Duration,
+    /// Stalled answers. kube-apiserver keeps what it has left of each: about as many as it has seats by default.
+    pub stalled_streams: usize,
+    /// Bytes held for stalled answers. What h2 holds of one (256 KiB) for half of them.
+    pub stalled_bytes: u64,
     /// Requests that wait for seats, over all levels. The levels have their own limits; this one is for the
     /// memory of a worker whose configuration is careless.
     pub waiting: usize,
@@ -117,6 +124,9 @@ impl Default for Limits {
             streams: 100,
             body_bytes: 256 * 1024,
             body_bytes_total: 256 << 20,
+            slow_reader_grace: Duration::from_secs(5),
+            stalled_streams: 512,
+            stalled_bytes: 64 << 20,
             waiting: 20_000,
             glitches: 10_000,
         }

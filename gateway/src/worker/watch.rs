@@ -102,7 +102,7 @@ impl Beginning {
     }
 
     /// Gives the seats back; `false` if they were already.
-    fn end(&self) -> bool {
+    pub(super) fn end(&self) -> bool {
         let mut seat = self.seat.take();
         if let Some(seat) = &mut seat {
             seat.measured().ends(Outcome::Executed);

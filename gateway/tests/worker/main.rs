@@ -7,6 +7,7 @@ mod bytes;
 mod drain;
 mod failures;
 mod histograms;
+mod readers;
 mod relay;
 mod storm;
 mod stub;

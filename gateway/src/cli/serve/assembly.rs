@@ -224,6 +224,8 @@ fn listen(
     Ok(Listen { socket, tls })
 }
 
+/// What is held for stalled answers is this part of all memory at most.
+const STALLED_PART: u64 = 8;
 /// What is taken ahead of bodies is this part of all memory at most.
 const BODIES_PART: u64 = 4;
 
@@ -239,6 +241,9 @@ pub(super) fn limits(limits: &Limits, memory: Option<u64>) -> worker::Limits {
         streams: limits.http2_max_streams_per_connection,
         body_bytes: limits.max_body_buffer_bytes,
         body_bytes_total: limits.max_body_buffer_total_bytes.min(memory.unwrap_or(u64::MAX) / BODIES_PART),
+        slow_reader_grace: limits.slow_reader_grace,
+        stalled_streams: limits.stalled_streams_max,
+        stalled_bytes: limits.stalled_bytes_max.min(memory.unwrap_or(u64::MAX) / STALLED_PART),
         waiting: limits.max_waiting_requests,
         glitches: limits.max_glitches,
     }

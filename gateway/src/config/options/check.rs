@@ -155,6 +155,7 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
         ("handshake-timeout", limits.handshake_timeout),
         ("header-timeout", limits.header_timeout),
         ("idle-timeout", limits.idle_timeout),
+        ("slow-reader-grace", limits.slow_reader_grace),
     ];
     for (flag, _) in times.iter().filter(|(_, time)| time.is_zero()) {
         faults.push(format!("--{flag} must be more than 0"));

@@ -230,6 +230,15 @@ pub struct Limits {
     /// How long a connection may be idle
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = duration)]
     pub idle_timeout: Duration,
+    /// How long, all in all, a client may keep an answer waiting before its seats are given back
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub slow_reader_grace: Duration,
+    /// Answers that their clients do not take; beyond it the slowest are cut off
+    #[arg(long, value_name = "N", default_value_t = worker::Limits::default().stalled_streams)]
+    pub stalled_streams_max: usize,
+    /// Bytes held for them; at most an eighth of --memory-limit
+    #[arg(long, value_name = "BYTES", default_value_t = worker::Limits::default().stalled_bytes, value_parser = bytes)]
+    pub stalled_bytes_max: u64,
     /// Requests that wait at a time, over all levels
     #[arg(long, value_name = "N", default_value_t = worker::Limits::default().waiting)]
     pub max_waiting_requests: usize,

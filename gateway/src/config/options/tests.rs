@@ -75,6 +75,7 @@ fn limits_are_the_workers_own() {
     assert_eq!(limits.handshake_timeout, defaults.handshake_timeout);
     assert_eq!(limits.header_timeout, defaults.header_timeout);
     assert_eq!(limits.idle_timeout, defaults.idle_timeout);
+    assert_eq!(limits.slow_reader_grace, defaults.slow_reader_grace);
 }
 
 #[test]

@@ -123,6 +123,28 @@ static COUNTED: &[Counted] = &[
             (&["upstream-broken"], |c| c.upstream_broken_answering),
         ],
     ),
+    gauge(
+        "usher_stalled_responses",
+        "Answers that their clients do not take (--slow-reader-grace), now.",
+        &[(&[], |c| c.stalled_answers)],
+    ),
+    gauge("usher_stalled_bytes", "Bytes held for stalled answers now.", &[(&[], |c| c.stalled_bytes)]),
+    counter(
+        "usher_stalled_cut_total",
+        &["reason"],
+        "Stalled answers cut off: too many (--stalled-streams-max), too many bytes (--stalled-bytes-max), no memory.",
+        &[
+            (&["streams"], |c| c.stalled_cut_answers),
+            (&["bytes"], |c| c.stalled_cut_bytes),
+            (&["memory"], |c| c.stalled_cut_memory),
+        ],
+    ),
+    counter(
+        "usher_seats_released_for_stalled_total",
+        &[],
+        "Requests whose seats were given back because their answers had stalled.",
+        &[(&[], |c| c.stalled_released)],
+    ),
     counter(
         "usher_forged_identity_lines_total",
         &[],
