@@ -1,9 +1,10 @@
-//! What the program is told on its command line: `serve`, `check`, `explain`.
+//! What the program is told on its command line: `serve`, `check`, `explain`, `hdr`.
 //!
 //! Exit codes: 0 done, 1 failed, 2 the operator has to write something else.
 
 pub mod check;
 pub mod explain;
+pub mod hdr;
 mod serve;
 
 use std::ffi::OsString;
@@ -38,6 +39,8 @@ enum Task {
     Check(check::CheckArgs),
     /// Tell where a request would go, and why
     Explain(explain::Explain),
+    /// Read the histograms that --hdr-log-dir wrote
+    Hdr(hdr::HdrArgs),
 }
 
 /// Closes `usher serve --help`.
@@ -60,6 +63,7 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
         },
         Ok(Task::Check(args)) => check::run(&args),
         Ok(Task::Explain(explain)) => explain::run(&explain),
+        Ok(Task::Hdr(args)) => hdr::run(&args),
         Err(error) => refuse(&OptionsError::CommandLine(error)),
     }
 }
