@@ -23,6 +23,7 @@ use usher_flowcontrol::snapshot::Snapshot;
 use crate::identity::Authenticator;
 use crate::memory;
 use crate::reload::Reload;
+use crate::ring;
 use crate::upstream;
 use crate::worker::{Counters, Glitched, TurnedAway};
 
@@ -41,14 +42,16 @@ pub struct View {
     pub glitched: Glitched,
     /// The apiservers as it sees them.
     pub upstreams: Vec<upstream::Look>,
+    /// What its I/O has done.
+    pub ring: ring::Look,
     /// It takes no new requests: it is about to end.
     pub draining: bool,
 }
 
 /// What the process as a whole knows.
 pub struct Process {
-    /// How workers do their I/O.
-    pub io: &'static str,
+    /// How workers do their I/O, and why.
+    pub io: ring::Choice,
     /// Everything that follows files.
     pub files: Vec<Arc<dyn Reload>>,
     /// Who is asking.

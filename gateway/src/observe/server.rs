@@ -20,6 +20,7 @@ use super::hdr;
 use super::health::Question;
 use super::metrics::{Format, own, refusals};
 use super::{NoAnswer, Process, View, Workers};
+use crate::ring::Choice;
 
 /// How long a worker may take to answer: half of what Prometheus gives a scrape.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -183,7 +184,12 @@ async fn answer_health(
     let not_found = || (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
     let Some(question) = Question::named(question) else { return not_found() };
     let checks = question.checks(&admin.look().await);
-    match question.answer(&checks, only, first(&pairs, "verbose").is_some()) {
+    let verbose = first(&pairs, "verbose").is_some();
+    match question.answer(&checks, only, verbose) {
+        Some((true, text)) if verbose && question == Question::Readyz && only.is_none() => {
+            let Choice { io, reason } = &admin.process.io;
+            format!("[i]io {}: {reason}\n{text}", io.name()).into_response()
+        }
         Some((true, text)) => text.into_response(),
         Some((false, text)) => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
         None => not_found(),

@@ -26,9 +26,10 @@ impl Workers for OneWorker {
 impl View {
     /// What a worker answered; made on the asker's thread.
     fn of(snapshot: Snapshot) -> Self {
-        let Snapshot { counters, turned_away, glitched, core, requests, upstreams, draining, .. } = snapshot;
+        let Snapshot { counters, turned_away, glitched, core, requests, upstreams, draining, ring, .. } =
+            snapshot;
         let details = requests.into_iter().map(|(tag, described)| (tag, details(&described))).collect();
-        Self { snapshot: core, details, counters, turned_away, glitched, upstreams, draining }
+        Self { snapshot: core, details, counters, turned_away, glitched, upstreams, draining, ring }
     }
 }
 

@@ -5,10 +5,18 @@ use std::ops::{Deref, DerefMut};
 
 use bytes::{Bytes, BytesMut};
 
+use super::uring::Lent;
+
 /// Bytes received on one connection. Dropped, their memory goes back to where it came from; who needs bytes for
 /// longer than a turn or two copies them, so that slow peers hold little.
-#[derive(Default)]
-pub struct Chunk(BytesMut);
+pub struct Chunk(Memory);
+
+enum Memory {
+    /// Its own.
+    Owned(BytesMut),
+    /// A part of a buffer that the kernel fills.
+    Lent(Lent),
+}
 
 // === impl Chunk ===
 
@@ -18,7 +26,10 @@ impl Chunk {
     /// # Panics
     /// There are fewer.
     pub fn advance(&mut self, count: usize) {
-        bytes::Buf::advance(&mut self.0, count);
+        match &mut self.0 {
+            Memory::Owned(bytes) => bytes::Buf::advance(bytes, count),
+            Memory::Lent(lent) => lent.advance(count),
+        }
     }
 
     /// Takes the first `count` bytes off, without copying.
@@ -27,13 +38,23 @@ impl Chunk {
     /// There are fewer.
     #[must_use]
     pub fn split_to(&mut self, count: usize) -> Self {
-        Self(self.0.split_to(count))
+        Self(match &mut self.0 {
+            Memory::Owned(bytes) => Memory::Owned(bytes.split_to(count)),
+            Memory::Lent(lent) => Memory::Lent(lent.split_to(count)),
+        })
     }
 
-    /// The same bytes, to keep. No copy if the memory is nobody else's.
+    /// The same bytes, to keep. No copy if the memory is the chunk's own.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
-        self.0.freeze()
+        match self.0 {
+            Memory::Owned(bytes) => bytes.freeze(),
+            Memory::Lent(lent) => Bytes::copy_from_slice(&lent),
+        }
+    }
+
+    pub(super) fn lent(lent: Lent) -> Self {
+        Self(Memory::Lent(lent))
     }
 }
 
@@ -41,25 +62,37 @@ impl Deref for Chunk {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Memory::Owned(bytes) => bytes,
+            Memory::Lent(lent) => lent,
+        }
     }
 }
 
 impl DerefMut for Chunk {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        match &mut self.0 {
+            Memory::Owned(bytes) => bytes,
+            Memory::Lent(lent) => lent,
+        }
+    }
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self(Memory::Owned(BytesMut::new()))
     }
 }
 
 impl From<&[u8]> for Chunk {
     fn from(bytes: &[u8]) -> Self {
-        Self(bytes.into())
+        Self(Memory::Owned(bytes.into()))
     }
 }
 
 impl From<Vec<u8>> for Chunk {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Bytes::from(bytes).into())
+        Self(Memory::Owned(Bytes::from(bytes).into()))
     }
 }
 

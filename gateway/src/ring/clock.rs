@@ -64,6 +64,14 @@ pub(super) fn instant(at: Nanos) -> Instant {
 /// "For ever" for a timer: longer than any process lives, and far from overflowing an instant.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
+/// A monotonic instant as [`now`] would tell it.
+pub(super) fn nanos(at: Instant) -> Nanos {
+    CLOCK.with(|clock| {
+        let since = at.saturating_duration_since(clock.origin);
+        clock.origin_unix + Nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX / 4))
+    })
+}
+
 struct Clock {
     origin: Instant,
     origin_unix: Nanos,

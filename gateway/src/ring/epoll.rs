@@ -2,72 +2,65 @@
 
 use std::cell::Cell;
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite as _, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
 use usher_flowcontrol::units::Nanos;
 
 use super::outgoing::{HIGH_WATER, Outgoing, PIECES_MAX};
-use super::{Chunk, clock};
+use super::socket::{abort, prepare};
+use super::{Chunk, clock, timer};
 
-/// Connections that the kernel holds ready until they are accepted. Linux cuts it to `net.core.somaxconn`;
-/// a herd of kubelets that reconnects at once is some thousands.
-const BACKLOG: i32 = 4096;
-
-/// A connection that has been silent for so long is probed, again and again; nine probes without an answer end it
-/// (the kernel's default). A peer that lost its power while a `logs -f` or an `exec` was silent would else keep it
-/// for ever. Go's default, and so kube-apiserver's.
-const PROBE_AFTER: Duration = Duration::from_secs(15);
-
-/// A listening socket for any number of workers: with `shared`, further sockets may listen on the same address
-/// and the kernel spreads connections over them.
-///
-/// # Errors
-/// As the operating system says: in use, not permitted, no such address.
-pub fn bind(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+/// See [`super::run`].
+pub(super) fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tasks = LocalSet::new();
+    Ok(runtime.block_on(async {
+        let mut turns = pin!(tasks.run_until(future));
+        let mut alarm = Alarm::default();
+        poll_fn(|cx| {
+            clock::turn();
+            timer::fire();
+            let turned = turns.as_mut().poll(cx);
+            flush(&tasks);
+            if turned.is_pending() {
+                alarm.set(cx);
+            }
+            turned
+        })
+        .await
+    }))
 }
 
-/// Opens a connection. No time limit: see [`super::within`].
-///
-/// # Errors
-/// As the operating system says.
-pub async fn connect(address: SocketAddr) -> io::Result<Stream> {
+/// Wakes the runtime when the next timer is due.
+#[derive(Default)]
+struct Alarm {
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+    at: Option<Nanos>,
+}
+
+/// See [`super::connect`].
+pub(super) async fn connect(address: SocketAddr) -> io::Result<Stream> {
     Stream::new(TcpStream::connect(address).await?)
-}
-
-/// Addresses of a host; asked of the system's resolver in a thread of its own unless it is an address.
-///
-/// # Errors
-/// As the resolver says.
-pub async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
 /// Accepts connections in one worker.
 #[derive(Debug)]
-pub struct Listener(TcpListener);
+pub(super) struct Listener(TcpListener);
 
-/// One connection. Clones are the same connection: [`Stream::poll_hangup`] can be asked while another clone is read.
+/// One connection: see [`super::Stream`].
 #[derive(Clone, Debug)]
-pub struct Stream(Rc<Socketed>);
+pub(super) struct Stream(Rc<Socketed>);
 
 #[derive(Debug)]
 struct Socketed {
@@ -123,6 +116,29 @@ async fn send_on(socketed: Weak<Socketed>) {
     .await;
 }
 
+// === impl Alarm ===
+
+impl Alarm {
+    /// The task of `cx` is woken when a timer is due.
+    fn set(&mut self, cx: &mut Context<'_>) {
+        let next = timer::next_at();
+        if self.at != next {
+            self.at = next;
+            match (next.map(|at| clock::instant(at).into()), &mut self.sleep) {
+                (Some(at), Some(sleep)) => sleep.as_mut().reset(at),
+                (Some(at), none) => *none = Some(Box::pin(tokio::time::sleep_until(at))),
+                (None, _) => self.sleep = None,
+            }
+        }
+        if let Some(sleep) = &mut self.sleep
+            && sleep.as_mut().poll(cx).is_ready()
+        {
+            self.at = None;
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
 // === impl Listener ===
 
 impl Listener {
@@ -130,7 +146,7 @@ impl Listener {
     ///
     /// # Errors
     /// The ring cannot take another descriptor.
-    pub fn new(socket: std::net::TcpListener) -> io::Result<Self> {
+    pub(super) fn new(socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         TcpListener::from_std(socket).map(Self)
     }
@@ -139,7 +155,7 @@ impl Listener {
     ///
     /// # Errors
     /// As `accept(2)`: most errors are of that one connection, or pass when descriptors are free again.
-    pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+    pub(super) async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         let (tcp, peer) = self.0.accept().await?;
         Ok((Stream::new(tcp)?, peer))
     }
@@ -149,9 +165,7 @@ impl Listener {
 
 impl Stream {
     fn new(tcp: TcpStream) -> io::Result<Self> {
-        tcp.set_nodelay(true)?; // answers are written whole, nothing is gained by waiting for more
-        let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_AFTER);
-        SockRef::from(&tcp).set_tcp_keepalive(&probes)?;
+        prepare(SockRef::from(&tcp))?;
         Ok(Self(Rc::new(Socketed {
             tcp: RefCell::new(tcp),
             forgotten: Cell::new(false),
@@ -179,7 +193,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection is broken.
-    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Chunk>> {
+    pub(super) fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Chunk>> {
         SCRATCH.with_borrow_mut(|scratch| {
             let mut buf = ReadBuf::new(scratch);
             ready!(self.read_on(cx, &mut buf))?;
@@ -189,11 +203,11 @@ impl Stream {
         })
     }
 
-    /// Room to put more: fewer than [`super::HIGH_WATER`] bytes are unsent.
+    /// Room to put more: fewer than [`HIGH_WATER`] bytes are unsent.
     ///
     /// # Errors
     /// The connection is broken.
-    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_unsent(cx, HIGH_WATER)
     }
 
@@ -201,7 +215,7 @@ impl Stream {
     ///
     /// # Errors
     /// The connection is broken.
-    pub fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_unsent(cx, 0)
     }
 
@@ -209,37 +223,32 @@ impl Stream {
     ///
     /// # Errors
     /// The connection is broken.
-    pub fn poll_close(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_close(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sent(cx))?;
         Pin::new(&mut *self.0.tcp.borrow_mut()).poll_shutdown(cx)
     }
 
     /// Sends these bytes at the end of the turn.
-    pub fn put(&self, bytes: &[u8]) {
+    pub(super) fn put(&self, bytes: &[u8]) {
         self.0.put(|outgoing| outgoing.put(bytes));
     }
 
     /// Sends these bytes at the end of the turn; does not copy them if they are many.
-    pub fn put_bytes(&self, bytes: Bytes) {
+    pub(super) fn put_bytes(&self, bytes: Bytes) {
         self.0.put(|outgoing| outgoing.put_bytes(bytes));
     }
 
-    /// From now on closing it throws away what the peer has not taken, here and in the kernel, and the peer sees a
-    /// reset. (Closed otherwise, it would hold the kernel's memory for as long as the peer keeps its window shut.)
-    pub fn abort(&self) {
-        // A connection that is broken already has nothing to throw away.
-        let _ = SockRef::from(&*self.0.tcp.borrow()).set_linger(Some(Duration::ZERO));
+    pub(super) fn abort(&self) {
+        abort(SockRef::from(&*self.0.tcp.borrow()));
     }
 
     /// Bytes put that the kernel has not taken.
-    #[must_use]
-    pub fn unsent(&self) -> usize {
+    pub(super) fn unsent(&self) -> usize {
         self.0.outgoing.borrow().unsent()
     }
 
     /// Since when the kernel takes nothing of what is unsent: the peer does not read.
-    #[must_use]
-    pub fn stalled_since(&self) -> Option<Nanos> {
+    pub(super) fn stalled_since(&self) -> Option<Nanos> {
         self.0.outgoing.borrow().stalled_since()
     }
 
@@ -258,15 +267,19 @@ impl Stream {
         Poll::Pending
     }
 
+    /// Sending failed so.
+    pub(super) fn broken(&self) -> Option<i32> {
+        self.0.broken.get()
+    }
+
     /// Bytes read so far.
-    #[must_use]
-    pub fn received(&self) -> u64 {
+    pub(super) fn received(&self) -> u64 {
         self.0.received.get()
     }
 
     /// Done when the peer has closed its side or the connection is broken, whether or not there are bytes
     /// before it that nobody has read yet. To be polled by the task that reads.
-    pub fn poll_hangup(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_hangup(&self, cx: &mut Context<'_>) -> Poll<()> {
         let tcp = self.0.tcp.borrow();
         loop {
             if ready!(tcp.poll_read_ready(cx)).is_err() || hung_up(&tcp) {
@@ -305,37 +318,6 @@ fn read_now(tcp: &TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<()> {
     let read = io::Read::read(&mut &*SockRef::from(tcp), unfilled)?;
     buf.advance(read);
     Ok(())
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.poll_room(cx))?;
-        self.put(buf);
-        Poll::Ready(Ok(buf.len()))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_room(cx))?;
-        bufs.iter().for_each(|buf| self.put(buf));
-        Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    /// Nothing to do: all is sent at the end of the turn.
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.0.broken.get().map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error))))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_close(cx)
-    }
 }
 
 // === impl Socketed ===

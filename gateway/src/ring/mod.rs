@@ -1,52 +1,66 @@
 //! The seam to the operating system: all that a worker needs from it, and nothing else.
 //!
 //! A worker accepts, reads, writes, connects, sleeps, spawns and is woken only through what is named here;
-//! [`crate::worker`] and [`crate::upstream`] know no runtime by name. Under it stands epoll (tokio's
-//! current-thread runtime) today; an io_uring driver takes its place behind the same names.
+//! [`crate::worker`] and [`crate::upstream`] know no runtime by name. Under it stands io_uring
+//! ([`uring`]), or epoll (tokio's current-thread runtime) where that is not to be had: [`Settings`].
 //!
 //! Everything but [`Post`] belongs to one thread: nothing here is `Send`, nothing takes a lock.
 
 mod chunk;
 mod clock;
 mod epoll;
+mod look;
 mod mailbox;
 mod outgoing;
+mod probe;
+mod settings;
+mod socket;
+mod tasks;
 mod timer;
+mod uring;
 
 pub use chunk::Chunk;
 pub use clock::{date, now, precise, wall};
-pub use epoll::{Listener, Stream, bind, connect, resolve};
+pub use look::{Look, look};
 pub use mailbox::{Full, Mailbox, Post, mailbox};
 pub use outgoing::HIGH_WATER;
+pub use probe::{Choice, Unavailable, choose};
+pub use settings::{Io, Settings};
+pub use socket::{Listener, Stream, bind, connect, resolve};
 pub use timer::{Sleep, Timer, sleep_until, within};
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
-use std::pin::pin;
 
 /// Runs a worker's future, and what it spawns, on this thread until it is done. What was spawned and is not
 /// done by then is dropped.
 ///
 /// # Errors
-/// The operating system refused the descriptors that a ring is made of.
+/// The operating system refused what a ring is made of.
+pub fn run_with<T>(settings: &Settings, future: impl Future<Output = T>) -> io::Result<T> {
+    let io = if settings.io == Io::Auto { probe::automatic() } else { settings.io };
+    match io {
+        Io::Uring => uring::run(settings, future),
+        Io::Auto | Io::Epoll => epoll::run(future),
+    }
+}
+
+/// [`run_with`] the defaults. Unit tests can choose the way of I/O: `USHER_TEST_IO=uring`, `=epoll`.
+///
+/// # Errors
+/// As there.
 pub fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let tasks = tokio::task::LocalSet::new();
-    Ok(runtime.block_on(async {
-        let mut turns = pin!(tasks.run_until(future));
-        poll_fn(|cx| {
-            clock::turn();
-            let turned = turns.as_mut().poll(cx);
-            epoll::flush(&tasks);
-            turned
-        })
-        .await
-    }))
+    let settings = Settings::default();
+    #[cfg(test)]
+    let settings = Settings { io: tests::io(), ..settings };
+    run_with(&settings, future)
 }
 
 /// Starts a task of this thread. It runs until it is done, panics (which ends nothing else), or [`run`] returns.
 pub fn spawn(task: impl Future<Output = ()> + 'static) {
-    tokio::task::spawn_local(task);
+    if let Err(task) = uring::spawn(task) {
+        tokio::task::spawn_local(task);
+    }
 }
 
 /// hyper's way to [`spawn`].

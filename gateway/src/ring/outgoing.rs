@@ -25,6 +25,14 @@ pub(super) struct Outgoing {
     stalled_since: Option<Nanos>,
 }
 
+/// Bytes taken out of the queue while the kernel looks at them; they count as unsent until it has told how many it took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loan {
+    first: Bytes,
+    rest: Vec<Bytes>,
+    len: usize,
+}
+
 // === impl Outgoing ===
 
 impl Outgoing {
@@ -79,6 +87,33 @@ impl Outgoing {
         }
     }
 
+    /// Lends the first unsent pieces to the kernel. They do not move while they are lent.
+    pub(super) fn lend(&mut self) -> Loan {
+        if !self.tail.is_empty() && self.pieces.len() < PIECES_MAX {
+            self.pieces.push_back(std::mem::take(&mut self.tail).freeze());
+        }
+        let Some(first) = self.pieces.pop_front() else { return Loan::default() };
+        let rest: Vec<_> = self.pieces.drain(..self.pieces.len().min(PIECES_MAX - 1)).collect();
+        let len = first.len() + rest.iter().map(Bytes::len).sum::<usize>();
+        Loan { first, rest, len }
+    }
+
+    /// The kernel took so many bytes of a loan; the others are the first in the queue again.
+    pub(super) fn settle(&mut self, loan: Loan, count: usize) {
+        if count < loan.len {
+            for piece in loan.rest.into_iter().rev().chain([loan.first]) {
+                self.pieces.push_front(piece);
+            }
+        } else {
+            self.unsent -= loan.len;
+            self.stalled_since = None;
+            return;
+        }
+        if count > 0 {
+            self.taken(count);
+        }
+    }
+
     /// The kernel took nothing.
     pub(super) fn stalled(&mut self, now: Nanos) {
         self.stalled_since.get_or_insert(now);
@@ -87,6 +122,20 @@ impl Outgoing {
     /// Nothing of it will ever be sent.
     pub(super) fn give_up(&mut self) {
         *self = Self::default();
+    }
+}
+
+// === impl Loan ===
+
+impl Loan {
+    /// Bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// In order.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        std::iter::once(&self.first).chain(&self.rest)
     }
 }
 
@@ -116,6 +165,34 @@ mod tests {
             }
             assert_eq!(sent, expected);
             assert!(outgoing.pieces.is_empty() && outgoing.tail.capacity() == 0);
+        }
+    }
+
+    #[test]
+    fn what_is_lent_comes_back_in_order_before_what_was_put_meanwhile() {
+        for step in [0, 1, 5, 3000, usize::MAX] {
+            let mut outgoing = Outgoing::default();
+            outgoing.put(b"head");
+            outgoing.put_bytes(Bytes::from(vec![7; COPIED_BELOW]));
+            outgoing.put(b"end");
+            let mut expected = [b"head", &vec![7; COPIED_BELOW][..], b"end"].concat();
+            let mut sent = Vec::new();
+            for meanwhile in 0_u8.. {
+                let loan = outgoing.lend();
+                if meanwhile < 5 {
+                    outgoing.put(&[meanwhile; 9]);
+                    expected.extend([meanwhile; 9]);
+                }
+                assert_eq!(outgoing.unsent(), expected.len() - sent.len(), "what is lent is not sent");
+                let count = loan.len().min(step.max(usize::from(meanwhile)));
+                sent.extend(loan.pieces().flatten().take(count).copied().collect::<Vec<_>>());
+                outgoing.settle(loan, count);
+                if outgoing.unsent() == 0 || meanwhile == u8::MAX {
+                    break;
+                }
+            }
+            assert_eq!(sent, expected[..sent.len()]);
+            assert!(step == 1 || step == 5 || outgoing.unsent() == 0);
         }
     }
 

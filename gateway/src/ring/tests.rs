@@ -11,6 +11,11 @@ use usher_flowcontrol::units::Nanos;
 
 use super::*;
 
+/// What `USHER_TEST_IO` asks for.
+pub(super) fn io() -> Io {
+    std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().expect("USHER_TEST_IO"))
+}
+
 #[test]
 fn a_turn_has_one_time_and_a_sleep_ends_when_it_says() {
     run(async {

@@ -75,6 +75,8 @@ pub struct Snapshot {
     pub requests: Vec<(u64, Described)>,
     /// The apiservers.
     pub upstreams: Vec<upstream::Look>,
+    /// What its I/O has done.
+    pub ring: ring::Look,
     /// It is about to end.
     pub draining: bool,
 }
@@ -101,7 +103,8 @@ pub fn spawn(settings: Settings) -> io::Result<Handle> {
         {
             tracing::warn!(worker = settings.name, core = core.id, "the kernel does not pin the worker");
         }
-        ring::run(work(settings, mailbox))?
+        let io = settings.io.clone();
+        ring::run_with(&io, work(settings, mailbox))?
     })?;
     Ok(Handle { post, addresses, thread })
 }
@@ -185,6 +188,7 @@ impl Worker {
             core,
             requests,
             upstreams: self.upstream.look(),
+            ring: ring::look(),
             draining: self.drain.is_raised(),
         }
     }

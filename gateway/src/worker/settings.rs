@@ -8,6 +8,7 @@ use usher_flowcontrol::units::Seats;
 
 use crate::identity::Authenticator;
 use crate::observe::hdr;
+use crate::ring;
 use crate::tls;
 use crate::upstream;
 
@@ -18,6 +19,8 @@ pub struct Settings {
     pub name: String,
     /// The core to stay on; `None`: wherever the kernel likes.
     pub core: Option<core_affinity::CoreId>,
+    /// How its I/O is done.
+    pub io: ring::Settings,
     /// Where clients come in: see [`crate::ring::bind`].
     pub listeners: Vec<Listen>,
     /// Who is asking.
@@ -145,6 +148,7 @@ impl Settings {
         Self {
             name: "worker-0".to_owned(),
             core: None,
+            io: ring::Settings::default(),
             listeners,
             authenticator,
             upstream,

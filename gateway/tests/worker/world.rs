@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use usher::http1::Speaker;
 use usher::identity::{Authenticator, Options};
+use usher::ring::Io;
 use usher::upstream::{self, Server};
 use usher::worker::{
     self, AdmissionSettings, Command, Counters, Handle, Listen, Objects, Settings, Snapshot,
@@ -104,6 +105,7 @@ impl World {
             AdmissionSettings::FlowControl { server_limit: Seats(1) },
         );
         settings.upstream.http1 = speaker();
+        settings.io.io = std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().unwrap());
         change(&mut settings);
         let worker = worker::spawn(settings).unwrap();
         worker.send(Command::Configure(Arc::new(one_seat()))).unwrap();

@@ -16,6 +16,7 @@ use crate::coordinator;
 use crate::memory::{self, Limit};
 use crate::observe::{self, OneWorker, Process, hdr, logging};
 use crate::reload::Watch;
+use crate::ring;
 use crate::worker;
 use assembly::Rooms;
 use signals::Ending;
@@ -68,15 +69,18 @@ fn start(options: &Options) -> Result<Running, String> {
         Some(limit) => tracing::info!(bytes = limit.bytes, source = limit.source, "memory limit"),
         None => tracing::info!("no memory limit"),
     }
+    let io = ring::choose(&options.ring.settings()).map_err(|unavailable| unavailable.to_string())?;
+    tracing::info!(io = io.io.name(), reason = io.reason, "way of I/O");
     let hdr_settings = assembly::hdr_settings(options)?;
     let (mut feeds, filled) = hdr::feeds(1);
     let mut worker_settings = rooms.worker_settings(options, memory_limit)?;
     worker_settings.hdr = feeds.pop();
+    worker_settings.io = ring::Settings { io: io.io, ..options.ring.settings() };
     let worker = worker::spawn(worker_settings).map_err(thread)?;
     let histograms =
         hdr::start(hdr_settings, filled, vec![assembly::hdr_ask(worker.post())]).map_err(thread)?;
     let process = Process {
-        io: options.observation.io.name(),
+        io,
         files: rooms.files(),
         authenticator: Arc::clone(&rooms.authenticator),
         hdr: Some(histograms.desk()),
@@ -104,7 +108,7 @@ fn announce(
     let secure = options.serving.tls_cert_file.as_ref().and_then(|_| addresses.next());
     let insecure = addresses.next();
     let core = assembly::core(options).map(|core| core.id);
-    tracing::info!(secure, insecure, admin = %admin, io = options.observation.io.name(), core, "listening");
+    tracing::info!(secure, insecure, admin = %admin, core, "listening");
     for upstream in &options.upstream.upstream {
         let certificate = options.upstream.proxy_client_cert_file.as_deref();
         let certificate = certificate.map(|path| path.display().to_string());

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::values::{Io, LogFormat, boolean, bytes, duration, io, limit, log_level};
+use super::values::{LogFormat, boolean, bytes, duration, limit, log_level};
 use crate::http1::Speaker;
+use crate::ring;
 use crate::upstream::{Http2, Server};
 use crate::worker;
 
@@ -35,6 +36,9 @@ pub struct Options {
     /// What protects usher itself.
     #[command(flatten)]
     pub limits: Limits,
+    /// How bytes come and go.
+    #[command(flatten)]
+    pub ring: Ring,
     /// What operators see.
     #[command(flatten)]
     pub observation: Observation,
@@ -248,6 +252,52 @@ pub struct Limits {
     pub max_glitches: u32,
 }
 
+/// How bytes come and go. Defaults, and the reasons for them: [`ring::Settings`].
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "I/O")]
+pub struct Ring {
+    /// How the worker does its I/O: uring, epoll, or auto, which takes io_uring if a self-test passes
+    #[arg(long, value_name = "auto|uring|epoll", default_value = "auto")]
+    pub io: ring::Io,
+    /// Operations handed to the kernel in one call
+    #[arg(long, value_name = "N", default_value_t = ring::Settings::default().entries,
+        value_parser = clap::value_parser!(u32).range(8..=32_768))]
+    pub ring_entries: u32,
+    /// Buffers to receive into, for all connections; a power of two
+    #[arg(long, value_name = "N", default_value_t = ring::Settings::default().buffers,
+        value_parser = clap::value_parser!(u16).range(8..=32_768))]
+    pub ring_buffers: u16,
+    /// Bytes of each
+    #[arg(long, value_name = "BYTES", default_value_t = ring::Settings::default().buffer_size,
+        value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
+    pub ring_buffer_size: u32,
+    /// Spare core on which a thread of the kernel looks for operations; it is busy all the time
+    #[arg(long, value_name = "CORE")]
+    pub ring_sqpoll: Option<u32>,
+    /// Microseconds to poll the network card before sleeping; 0: never
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = ring::Settings::default().busy_poll)]
+    pub ring_busy_poll: u32,
+    /// Do not copy sends of so many bytes or more; 0: copy all
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub ring_zero_copy_from: usize,
+}
+
+impl Ring {
+    /// For a worker.
+    #[must_use]
+    pub fn settings(&self) -> ring::Settings {
+        ring::Settings {
+            io: self.io,
+            entries: self.ring_entries,
+            buffers: self.ring_buffers,
+            buffer_size: self.ring_buffer_size,
+            sqpoll: self.ring_sqpoll,
+            busy_poll: self.ring_busy_poll,
+            zero_copy_from: Some(self.ring_zero_copy_from).filter(|from| *from > 0),
+        }
+    }
+}
+
 /// What operators see.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Observation")]
@@ -259,9 +309,6 @@ pub struct Observation {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
         default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
     pub pin_worker: bool,
-    /// How the worker does its I/O
-    #[arg(long, value_name = "DRIVER", default_value = "epoll", value_parser = io)]
-    pub io: Io,
     /// Who speaks HTTP/1.1
     #[arg(long, value_name = "WHO", value_enum, default_value_t = Speaker::Own)]
     pub http1: Speaker,

@@ -10,7 +10,9 @@ mod check;
 mod nearest;
 mod sources;
 
-pub use flags::{Authentication, FlowControl, Histograms, Limits, Observation, Options, Serving, Upstream};
+pub use flags::{
+    Authentication, FlowControl, Histograms, Limits, Observation, Options, Ring, Serving, Upstream,
+};
 
 use std::ffi::OsString;
 use std::path::PathBuf;

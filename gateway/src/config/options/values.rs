@@ -4,14 +4,6 @@ use std::time::Duration;
 
 use usher_flowcontrol::wait_limit::parse_duration;
 
-/// What the worker asks the operating system with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Io {
-    /// tokio's current-thread runtime.
-    #[default]
-    Epoll,
-}
-
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
@@ -78,20 +70,6 @@ pub fn limit(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Which way of I/O.
-///
-/// # Errors
-/// Everything but `epoll`.
-pub fn io(text: &str) -> Result<Io, String> {
-    match text {
-        "epoll" => Ok(Io::Epoll),
-        "io_uring" | "io-uring" | "uring" => {
-            Err("io_uring is not in this version of usher; leave the flag out or give --io=epoll".into())
-        }
-        _ => Err("the only way of I/O in this version is epoll".into()),
-    }
-}
-
 /// Which log lines are written: a level, or levels by module as in `info,usher::worker=debug`.
 ///
 /// # Errors
@@ -104,16 +82,4 @@ pub fn log_level(text: &str) -> Result<String, String> {
         None => level(part.trim()),
     });
     if sound { Ok(text.to_owned()) } else { Err(wanted.to_owned()) }
-}
-
-// === impl Io ===
-
-impl Io {
-    /// As the flag spells it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Epoll => "epoll",
-        }
-    }
 }

@@ -7,6 +7,7 @@ use usher_flowcontrol::meters::{Child, Description, Family, Kind, Stability, Val
 
 use crate::memory::Rung;
 use crate::observe::{Process, View};
+use crate::ring;
 use crate::worker::Counters;
 
 /// Values of a metric's labels, and where its number is found.
@@ -177,8 +178,49 @@ static COUNTED: &[Counted] = &[
     ),
 ];
 
+/// A metric that is a number of a ring.
+type OfRing = (Description, fn(&ring::Look) -> u64);
+
+/// What rings count; all 0 on epoll.
+static RINGS: &[OfRing] = &[
+    (ring("usher_ring_enters_total", "System calls that handed over operations and waited."), |r| r.enters),
+    (ring("usher_ring_completions_total", "Completions of operations."), |r| r.completions),
+    (ring("usher_ring_overflows_total", "Times that the completion queue was full."), |r| r.overflows),
+    (
+        ring(
+            "usher_ring_buffers_exhausted_total",
+            "Times that no buffer was left to receive into (--ring-buffers).",
+        ),
+        |r| r.buffers_exhausted,
+    ),
+    (ring("usher_ring_chunks_copied_total", "Chunks copied because few buffers were left."), |r| {
+        r.chunks_copied
+    }),
+    (ring("usher_ring_receives_paused_total", "Times that a connection waited for its reader."), |r| {
+        r.receives_paused
+    }),
+    (ring("usher_ring_sends_total", "Sends."), |r| r.sends),
+    (ring("usher_ring_sends_short_total", "Sends that the kernel did not take whole."), |r| r.sends_short),
+    (ring("usher_ring_sends_zero_copy_total", "Sends that were not copied (--ring-zero-copy-from)."), |r| {
+        r.sends_zero_copy
+    }),
+    (ring("usher_ring_messages_total", "Messages from ring to ring that woke another worker."), |r| {
+        r.messages
+    }),
+];
+
+const fn ring(name: &'static str, help: &'static str) -> Description {
+    describe(name, Kind::Counter, &[], help)
+}
+
 static BUILD: Description =
     describe("usher_build_info", Kind::Gauge, &["version", "io"], "What runs. Always 1.");
+static RING: Description = describe(
+    "usher_ring_info",
+    Kind::Gauge,
+    &["io", "reason"],
+    "How workers do their I/O, and why. Always 1.",
+);
 static GENERATION: Description = describe(
     "usher_config_generation",
     Kind::Gauge,
@@ -267,9 +309,13 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
             add(&metric.description, labels.to_vec(), value(&metric.description, number));
         }
     }
-    add(&BUILD, vec![env!("CARGO_PKG_VERSION"), process.io], Value::Number(1.0));
+    add(&BUILD, vec![env!("CARGO_PKG_VERSION"), process.io.io.name()], Value::Number(1.0));
+    add(&RING, vec![process.io.io.name(), &process.io.reason], Value::Number(1.0));
     if let Some(snapshot) = &view.snapshot {
         add(&GENERATION, Vec::new(), value(&GENERATION, snapshot.generation));
+    }
+    for (description, number) in RINGS {
+        add(description, Vec::new(), Value::Count(number(&view.ring)));
     }
     for (kind, glitches, cuts) in view.glitched.each() {
         add(&GLITCHES, vec![kind], Value::Count(glitches));

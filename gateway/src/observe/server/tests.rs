@@ -50,7 +50,13 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
     start(
         listener,
         Painted(view),
-        Process { io: "epoll", files: Vec::new(), authenticator, memory: Arc::default(), hdr: None },
+        Process {
+            io: crate::ring::Choice { io: crate::ring::Io::Epoll, reason: "asked for".to_owned() },
+            files: Vec::new(),
+            authenticator,
+            memory: Arc::default(),
+            hdr: None,
+        },
     )
     .unwrap();
     address

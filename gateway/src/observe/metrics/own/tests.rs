@@ -12,7 +12,13 @@ use crate::worker::Counters;
 
 fn process() -> Process {
     let authenticator = Arc::new(Authenticator::new(&Options::default()).unwrap());
-    Process { io: "epoll", files: Vec::new(), authenticator, memory: Arc::default(), hdr: None }
+    Process {
+        io: crate::ring::Choice { io: crate::ring::Io::Epoll, reason: "asked for".to_owned() },
+        files: Vec::new(),
+        authenticator,
+        memory: Arc::default(),
+        hdr: None,
+    }
 }
 
 #[test]
@@ -48,6 +54,7 @@ fn the_process_and_the_apiservers_are_shown() {
             http1_unasked: 2,
             http2: 1,
         }],
+        ring: crate::ring::Look { sends_short: 5, ..crate::ring::Look::default() },
         ..View::default()
     };
     let process = process();
@@ -63,6 +70,8 @@ fn the_process_and_the_apiservers_are_shown() {
         "usher_glitches_total{kind=\"reset\"} 0",
         "usher_connections_cut_total{reason=\"reset\"} 0",
         "usher_log_lines_dropped_total 0",
+        "usher_ring_info{io=\"epoll\",reason=\"asked for\"} 1",
+        "usher_ring_sends_short_total 5",
     ] {
         assert!(text.lines().any(|each| each == line), "no {line} in\n{text}");
     }

@@ -1,0 +1,72 @@
+//! What a worker's I/O is told when it starts.
+
+use std::str::FromStr;
+
+/// Which way of I/O is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Io {
+    /// io_uring where it works, else epoll.
+    #[default]
+    Auto,
+    /// io_uring, or nothing.
+    Uring,
+    /// tokio's current-thread runtime, on epoll.
+    Epoll,
+}
+
+/// How to do I/O.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Which way.
+    pub io: Io,
+    /// Operations that a turn hands over in one system call. More take another call; they are 64 bytes each.
+    pub entries: u32,
+    /// Buffers that bytes are received into, shared by all connections of the worker; a power of two.
+    pub buffers: u16,
+    /// Bytes of one of them.
+    pub buffer_size: u32,
+    /// A core on which a thread of the kernel looks for operations all the time, instead of being called.
+    pub sqpoll: Option<u32>,
+    /// Microseconds for which waiting polls the network card before it sleeps; 0: never.
+    pub busy_poll: u32,
+    /// Sends of at least so many bytes are not copied by the kernel; `None`: all are.
+    pub zero_copy_from: Option<usize>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            io: Io::Auto,
+            entries: 1024,
+            buffers: 256,
+            buffer_size: 16 * 1024,
+            sqpoll: None,
+            busy_poll: 0,
+            zero_copy_from: None,
+        }
+    }
+}
+
+// === impl Io ===
+
+impl Io {
+    /// As the flag spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Uring => "uring",
+            Self::Epoll => "epoll",
+        }
+    }
+}
+
+impl FromStr for Io {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Self::Auto, Self::Uring, Self::Epoll];
+        let found = all.into_iter().find(|io| io.name() == name);
+        found.ok_or_else(|| "wanted auto, uring or epoll".to_owned())
+    }
+}
