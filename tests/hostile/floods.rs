@@ -1,7 +1,6 @@
 //! Floods over HTTP/2: each hurts only the connection it comes from.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use crate::bystander::{assert_cut_for, beside_a_bystander, glitches, seats};
 use crate::h2::{
     ENHANCE_YOUR_CALM, H2, flag, frame, get, kind, literal, number, post, remembered, request, settings,
 };
@@ -12,39 +11,6 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOLD: &str = "/api/v1/namespaces/default/configmaps/hold";
 /// Frames that each test sends at most: more than any limit lets pass, and little to write.
 const FRAMES_MAX: u32 = 20_000;
-/// What usher's memory may grow by, whatever happens to it here: a connection's windows, and what the allocator
-/// does not give back at once.
-const GROWTH_MAX_KIB: u64 = 48 * 1024;
-
-/// Lets a client misbehave while another is served. Afterwards: the bystander never noticed, the memory has not
-/// grown, the seats are back.
-fn beside_a_bystander(setup: Setup, misbehave: impl FnOnce(&Usher)) {
-    let usher = setup.start();
-    let before = resident_kib(usher.pid());
-    let over = AtomicBool::new(false);
-    let serve = || {
-        let mut client = usher.connect();
-        let mut served = 0;
-        while !over.load(Ordering::SeqCst) || served == 0 {
-            client.get("/api/v1/namespaces/default/configmaps/bystander", "master");
-            assert_eq!(client.answer().expect("served").status, 200);
-            served += 1;
-        }
-    };
-    std::thread::scope(|scope| {
-        let bystander = scope.spawn(serve);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| misbehave(&usher)));
-        over.store(true, Ordering::SeqCst);
-        bystander.join().expect("the bystander is served all the while");
-        if let Err(panic) = outcome {
-            std::panic::resume_unwind(panic);
-        }
-    });
-    let grown = resident_kib(usher.pid()).saturating_sub(before);
-    assert!(grown < GROWTH_MAX_KIB, "memory has grown by {grown} KiB");
-    usher.all_seats_are_back();
-}
-
 fn setup() -> Setup {
     Setup::new(Upstream::start().address)
 }
@@ -64,28 +30,6 @@ fn until_cut(client: &mut H2, mut frame: impl FnMut(u32) -> Vec<u8>) {
     }
     let code = client.goodbye();
     assert_eq!(code, Some(ENHANCE_YOUR_CALM));
-}
-
-/// In use at the level of everybody but the bystander.
-fn seats(usher: &Usher) -> f64 {
-    usher.metric("apiserver_flowcontrol_current_executing_seats", "\"one-seat\"")
-}
-
-fn glitches(usher: &Usher, kind: &str) -> f64 {
-    usher.metric("usher_glitches_total", &format!("kind=\"{kind}\""))
-}
-
-/// One connection was cut, for this.
-fn assert_cut_for(usher: &Usher, kind: &str) {
-    let one = |labels: &str| usher.metric("usher_connections_cut_total", labels);
-    assert!((one(&format!("reason=\"{kind}\"")) - 1.0).abs() < 0.5, "cut for {kind}");
-    assert!((one("") - 1.0).abs() < 0.5, "one connection");
-}
-
-fn resident_kib(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 /// A flood of one frame over and over, on a connection with one request that is being served.

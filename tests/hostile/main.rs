@@ -2,13 +2,15 @@
 //!
 //! Every test starts the real program on free loopback ports in front of an upstream that does what the
 //! test says, byte for byte. Whatever happens, the last question is always the same: are all seats back?
-//! A file a kind of trouble; what they share is in `usher`, `upstream` and `raw`.
+//! A file a kind of trouble; what they share is in `usher`, `upstream`, `raw`, `h2` and `bystander`.
 
+mod bystander;
 mod h2;
 mod raw;
 mod upstream;
 mod usher;
 
+mod chunks;
 mod configuration;
 mod exhaustion;
 mod floods;
@@ -18,4 +20,5 @@ mod memory;
 mod request_line;
 mod slow;
 mod smuggling;
+mod trickles;
 mod upstream_faults;

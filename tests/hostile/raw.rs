@@ -61,6 +61,26 @@ impl Raw {
         self.stream.flush()
     }
 
+    /// Sends bytes to a peer that may have stopped reading, or hung up: then `false`, and nothing can be sent any more.
+    pub(crate) fn push(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.sock.set_write_timeout(Some(QUIET)).expect("a time-out");
+        self.send(bytes).is_ok()
+    }
+
+    /// What the peer had said before it hung up, read without writing: for after [`Raw::push`] was refused.
+    pub(crate) fn until_closed_quietly(&mut self) -> Vec<u8> {
+        let mut said = std::mem::take(&mut self.left);
+        loop {
+            // Both fail at the end, orderly or not.
+            let _ = self.stream.conn.reader().read_to_end(&mut said);
+            if !matches!(self.stream.conn.read_tls(&mut self.stream.sock), Ok(1..))
+                || self.stream.conn.process_new_packets().is_err()
+            {
+                return said;
+            }
+        }
+    }
+
     /// Sends a GET as that user's token.
     pub(crate) fn get(&mut self, path: &str, token: &str) {
         assert!(self.try_get(path, token), "usher reads");
@@ -124,6 +144,24 @@ impl Raw {
     pub(crate) fn vanish(self) {
         // It may be gone already.
         let _ = self.stream.sock.shutdown(Shutdown::Both);
+    }
+
+    /// Hangs up so that the peer knows at once (RST), whatever it has not read yet.
+    pub(crate) fn abort(self) {
+        use std::os::fd::AsRawFd as _;
+        let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+        let length = libc::socklen_t::try_from(size_of::<libc::linger>()).expect("small");
+        // SAFETY: our own socket; the kernel copies a `linger` of that length.
+        let set = unsafe {
+            libc::setsockopt(
+                self.stream.sock.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const at_once).cast(),
+                length,
+            )
+        };
+        assert_eq!(set, 0, "a socket lingers as told");
     }
 
     fn read_length(&mut self, length: usize) -> (Vec<u8>, bool) {

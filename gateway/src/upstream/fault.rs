@@ -6,10 +6,12 @@ use std::io;
 
 use http::StatusCode;
 
+use super::UploadFault;
+
 /// What the connection says of it: hyper's words, the operating system's, or those of our own HTTP/1.1.
 pub type Cause = Box<dyn Error + Send + Sync>;
 
-/// What went wrong. Never the client's fault.
+/// What went wrong: the client's fault only if its body failed ([`Fault::of_client`]).
 #[derive(Debug)]
 pub enum Fault {
     /// No server is configured.
@@ -69,6 +71,14 @@ impl Fault {
             Self::Broken(_) => "the connection to the apiserver broke before it answered",
             Self::AnswerTimeout => "the apiserver did not answer in time",
         }
+    }
+
+    /// The client's body failed, and with it the request.
+    #[must_use]
+    pub fn of_client(&self) -> Option<&UploadFault> {
+        let (Self::Closed(cause) | Self::Broken(cause)) = self else { return None };
+        let first: &(dyn Error + 'static) = &**cause;
+        std::iter::successors(Some(first), |cause| (*cause).source()).find_map(|cause| cause.downcast_ref())
     }
 
     /// Whether it says something about the server rather than about one connection.

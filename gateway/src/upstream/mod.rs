@@ -13,6 +13,7 @@ mod health;
 mod http1;
 mod http2;
 mod look;
+mod pace;
 mod upload;
 
 pub use crate::tls::Presents;
@@ -21,6 +22,7 @@ pub use download::Download;
 pub use fault::{Cause, Fault};
 pub use http1::Switched;
 pub use look::Look;
+pub use pace::Pace;
 pub use upload::{Upload, UploadFault};
 
 use std::cell::{Cell, RefCell};

@@ -14,6 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::fault::Cause;
+use super::pace::Pace;
 
 /// A body as it comes. Pulled by the connection to the apiserver: back-pressure reaches the client, and of a
 /// request that waits nothing is read.
@@ -23,6 +24,7 @@ pub struct Upload {
     gate: Option<Arc<Gate>>,
     /// Whether all of it has gone up; seen by the connection's lease.
     done: Rc<Cell<bool>>,
+    pace: Rc<Pace>,
 }
 
 /// Whose body it is.
@@ -51,19 +53,25 @@ impl Upload {
     /// No body.
     #[must_use]
     pub fn empty() -> Self {
-        Self { source: Source::Nothing, gate: None, done: Rc::new(Cell::new(true)) }
+        Self { source: Source::Nothing, gate: None, done: Rc::new(Cell::new(true)), pace: Rc::default() }
     }
 
     /// A client's body.
     #[must_use]
     pub fn new(body: Incoming) -> Self {
         let done = Rc::new(Cell::new(body.is_end_stream()));
-        Self { source: Source::Hyper(body), gate: None, done }
+        Self { source: Source::Hyper(body), gate: None, done, pace: Rc::default() }
     }
 
     /// Whether all of it has gone up.
     pub(super) fn progress(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.done)
+    }
+
+    /// How fast it comes; `None` if there is none to come.
+    #[must_use]
+    pub fn pace(&self) -> Option<Rc<Pace>> {
+        (!self.is_end_stream()).then(|| Rc::clone(&self.pace))
     }
 
     /// Holds it back until the returned gate opens.
@@ -84,13 +92,20 @@ impl Body for Upload {
             ready!(gate.poll_open(cx));
         }
         let frame = match &mut self.source {
-            Source::Nothing => None,
-            Source::Hyper(body) => ready!(Pin::new(body).poll_frame(cx)),
+            Source::Nothing => Poll::Ready(None),
+            Source::Hyper(body) => Pin::new(body).poll_frame(cx),
         };
+        let Poll::Ready(frame) = frame else {
+            self.pace.waits();
+            return Poll::Pending;
+        };
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        self.pace.has_come(data.map_or(0, Bytes::len));
         if frame.is_none() || self.is_end_stream() {
             self.done.set(true);
+            self.pace.is_over();
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(|error| UploadFault(error.into()))))
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| UploadFault::new(error.into()))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -127,6 +142,13 @@ impl Gate {
 }
 
 // === impl UploadFault ===
+
+impl UploadFault {
+    /// Failed for that.
+    pub(crate) fn new(cause: Cause) -> Self {
+        Self(cause)
+    }
+}
 
 impl fmt::Display for UploadFault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

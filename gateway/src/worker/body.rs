@@ -48,6 +48,9 @@ pub(super) struct Held {
     pub(super) pass: Option<Pass>,
     /// The task that is ended if the answer overruns.
     pub(super) host: Option<Rc<Host>>,
+    /// Its task is this answer's alone (HTTP/2), and may wait for a window that the client never gives: the deadline
+    /// stays when the answer is complete.
+    pub(super) is_alone: bool,
     pub(super) watch: Option<Watch>,
     /// The connection is not idle.
     pub(super) busy: Option<Busy>,
@@ -227,7 +230,7 @@ impl Held {
         self.pass = None;
         self.watch = None;
         self.busy = None;
-        if let Some(host) = self.host.take() {
+        if let Some(host) = self.host.take().filter(|_| !self.is_alone) {
             host.end_at(None);
         }
     }

@@ -69,6 +69,8 @@ counters! {
     refused_malformed,
     /// Requests whose attributes cannot be determined: 500.
     refused_without_attributes,
+    /// Requests given up because their body came too slowly: 408.
+    refused_slow_body,
     /// Requests refused for their `timeout`: 400.
     refused_timeout_value,
     /// Requests refused for what usher sees of their credentials: 401.

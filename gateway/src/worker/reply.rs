@@ -32,6 +32,11 @@ impl Failure {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
+    /// 408: the body did not come. The connection is of no more use: the rest may still come.
+    pub(super) fn slow_body() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", "Timeout: the request's body came too slowly")
+    }
+
     /// 504: time was up before the answer began. In the words of kube-apiserver's time-out filter. parity: a whole
     /// `metav1.Status` that clients can decode, where the filter leaves out what says that it is one.
     pub(super) fn timed_out() -> Self {

@@ -57,6 +57,10 @@ pub(super) async fn serve(
     if client.worker.drain.is_raised() && version < Version::HTTP_2 && !switches {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    if version == Version::HTTP_2 && matches!(response.body(), Body::Here(_)) {
+        // A client that gives it no window must not keep the stream. The apiserver's answers have their own deadline.
+        Host::current().end_at(Some(ring::now() + client.worker.request_timeout()));
+    }
     Ok(progress.answered(response))
 }
 
@@ -142,6 +146,7 @@ async fn execute(
     let is_watch = known.info.verb() == "watch";
     let mut held = Held::default();
     held.pass = pass;
+    held.is_alone = parts.version == Version::HTTP_2;
     held.measured(Measured::sent);
     held.busy = Some(known.client.busy());
     if is_watch {
@@ -155,13 +160,23 @@ async fn execute(
     }
     let deadline =
         known.execution.deadline.or_else(|| is_watch.then(|| ring::now() + worker.request_timeout()));
+    let pace = upload.pace();
     let answer = send(known, &mut parts, upload);
-    let answer = match deadline {
-        None => answer.await,
-        Some(deadline) => tokio::select! {
+    let answer = match (deadline, pace) {
+        (None, _) => answer.await,
+        (Some(deadline), None) => tokio::select! {
             biased;
             answer = answer => answer,
             () = ring::sleep_until(deadline) => Err(Missing::TimeIsUp),
+        },
+        (Some(deadline), Some(pace)) => tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = ring::sleep_until(deadline) => Err(Missing::TimeIsUp),
+            () = pace.too_slow(worker.settings.limits.body_timeout) => {
+                known.client.glitches.note(Glitch::SlowBody);
+                Err(Missing::SlowBody)
+            }
         },
     };
     let mut response = match answer {
@@ -188,11 +203,16 @@ enum Answer {
 /// Why there is none.
 enum Missing {
     TimeIsUp,
+    /// The client's body comes too slowly.
+    SlowBody,
+    /// The client's body is malformed.
+    BadBody,
     Fault(Fault),
 }
 
 async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> Result<Answer, Missing> {
     let upstream = &known.client.worker.upstream;
+    let missing = |fault| Missing::because(known.client, fault);
     let presents = match known.caller.handover {
         Handover::FrontProxy => Presents::FrontProxy,
         Handover::Token | Handover::Anonymous | Handover::Unauthorized => Presents::Nothing,
@@ -207,11 +227,11 @@ async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> 
             "watch" => Kind::Watch,
             _ => Kind::Short,
         };
-        let response = upstream.send(presents, kind, request).await.map_err(Missing::Fault)?;
+        let response = upstream.send(presents, kind, request).await.map_err(missing)?;
         return Ok(Answer::Plain(Box::new(response)));
     };
     headers::ask_upgrade(request.headers_mut(), protocols.clone());
-    match upstream.switch(presents, request).await.map_err(Missing::Fault)? {
+    match upstream.switch(presents, request).await.map_err(missing)? {
         Switched::No(response) => Ok(Answer::Plain(response)),
         Switched::Yes { head, wire } => {
             Ok(Answer::Switched(Box::new(upgrade::begin(known.client, *head, wire))))
@@ -239,6 +259,13 @@ fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Res
 }
 
 impl Missing {
+    /// Whose fault it was.
+    fn because(client: &Client, fault: Fault) -> Self {
+        let Some(glitch) = fault.of_client().and_then(Glitch::of_body) else { return Self::Fault(fault) };
+        client.glitches.note(glitch);
+        Self::BadBody
+    }
+
     /// What the client hears, and what the log does.
     fn answer(self, worker: &Worker, accept: Option<http::HeaderValue>) -> Response<Body> {
         let counters = &worker.counters;
@@ -246,6 +273,14 @@ impl Missing {
             Self::TimeIsUp => {
                 counters.timed_out_executing.add();
                 Failure::timed_out()
+            }
+            Self::BadBody => {
+                counters.refused_malformed.add();
+                return reply::malformed("malformed body");
+            }
+            Self::SlowBody => {
+                counters.refused_slow_body.add();
+                Failure::slow_body()
             }
             Self::Fault(fault) => {
                 let status = fault.status();
@@ -262,6 +297,10 @@ impl Missing {
         if let Some(accept) = accept {
             asked.insert(http::header::ACCEPT, accept);
         }
-        failure.respond(&asked)
+        let mut response = failure.respond(&asked);
+        if response.status() == StatusCode::REQUEST_TIMEOUT {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 }

@@ -84,6 +84,10 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// From a connection's beginning, or a request's first byte, to the end of its header. kube-apiserver: 32 s.
     pub header_timeout: Duration,
+    /// How long a request that has its seats may wait for its client's body, all pauses together; every 500 bytes
+    /// earn another second. kube-apiserver has only the request's deadline, a minute, for which a trickle holds its
+    /// seats. Clients have the body ready when they ask.
+    pub body_timeout: Duration,
     /// A connection without requests. kube-apiserver: 90 s.
     pub idle_timeout: Duration,
     /// Bytes of a request's header. kube-apiserver's (Go's) default; over HTTP/1.1 what is buffered of a connection
@@ -121,6 +125,7 @@ impl Default for Limits {
             handshakes: 64,
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(32),
+            body_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(90),
             header_bytes: 1 << 20,
             header_lines: 256,

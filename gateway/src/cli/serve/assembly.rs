@@ -235,6 +235,7 @@ pub(super) fn limits(limits: &Limits, memory: Option<u64>) -> worker::Limits {
         handshakes: limits.max_handshakes,
         handshake_timeout: limits.handshake_timeout,
         header_timeout: limits.header_timeout,
+        body_timeout: limits.request_body_timeout,
         idle_timeout: limits.idle_timeout,
         header_bytes: limits.max_header_bytes,
         header_lines: limits.max_header_lines,

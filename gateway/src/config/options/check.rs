@@ -154,6 +154,7 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
     let times = [
         ("handshake-timeout", limits.handshake_timeout),
         ("header-timeout", limits.header_timeout),
+        ("request-body-timeout", limits.request_body_timeout),
         ("idle-timeout", limits.idle_timeout),
         ("slow-reader-grace", limits.slow_reader_grace),
     ];

@@ -231,6 +231,9 @@ pub struct Limits {
     /// How long the headers of a request may take to arrive
     #[arg(long, value_name = "DURATION", default_value = "32s", value_parser = duration)]
     pub header_timeout: Duration,
+    /// How long a request with a seat may wait for its body, all pauses together; every 500 bytes earn another second
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub request_body_timeout: Duration,
     /// How long a connection may be idle
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = duration)]
     pub idle_timeout: Duration,

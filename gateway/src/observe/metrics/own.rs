@@ -100,6 +100,7 @@ static COUNTED: &[Counted] = &[
             (&["400", "malformed"], |c| c.refused_malformed),
             (&["400", "timeout-value"], |c| c.refused_timeout_value),
             (&["401", "unauthorized"], |c| c.refused_unauthorized),
+            (&["408", "slow-body"], |c| c.refused_slow_body),
             (&["500", "no-attributes"], |c| c.refused_without_attributes),
             (&["429", "queue-full"], |c| c.rejected_queue_full),
             (&["429", "concurrency-limit"], |c| c.rejected_concurrency_limit),

@@ -11,6 +11,7 @@
 //! turn and ends it. Nothing here allocates, and nothing is kept of a connection that is gone: that a peer comes back
 //! is left to the limits on connections and handshakes.
 
+mod blame;
 mod frames;
 mod judge;
 mod watched;
