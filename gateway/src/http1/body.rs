@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 use super::head;
-use super::{Fault, Framing};
+use super::{Fault, Framing, Oddities};
 
 /// Finds a body among bytes. Fed with pieces of any size; the bytes stay where they are.
 ///
@@ -15,7 +15,10 @@ use super::{Fault, Framing};
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Decoder(State);
+pub struct Decoder {
+    state: State,
+    odd: Oddities,
+}
 
 /// What the next bytes are: first so many of framing, then so many of the body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +48,8 @@ struct Chunked {
     digits: u32,
     /// Bytes of extensions and of spaces around them, in the whole body.
     extension_bytes: usize,
+    /// How many they were before this chunk.
+    extension_from: usize,
     trailers: Vec<u8>,
 }
 
@@ -71,6 +76,12 @@ const SIZE_DIGITS_MAX: u32 = 16;
 const EXTENSION_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of trailers. hyper's own limit where it is told none.
 const TRAILER_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of one chunk's extension, and of a body's trailers, beyond which they are odd.
+const ODD_EXTENSION_BYTES: usize = 64;
+/// See [`ODD_EXTENSION_BYTES`].
+const ODD_TRAILER_BYTES: usize = 1024;
+/// Chunks smaller than that are odd.
+const ODD_CHUNK_BYTES: u64 = 16;
 /// Lines of trailers.
 const TRAILER_LINES_MAX: usize = 64;
 
@@ -80,7 +91,7 @@ impl Decoder {
     /// Of a body behind a head with this framing.
     #[must_use]
     pub fn new(framing: Framing) -> Self {
-        Self(match framing {
+        let state = match framing {
             Framing::None | Framing::Length(0) => State::Complete(None),
             Framing::Length(length) => State::Length(length),
             Framing::Chunked => State::Chunked(Box::new(Chunked {
@@ -88,31 +99,44 @@ impl Decoder {
                 left: 0,
                 digits: 0,
                 extension_bytes: 0,
+                extension_from: 0,
                 trailers: Vec::new(),
             })),
             Framing::UntilClose => State::UntilClose,
-        })
+        };
+        Self { state, odd: Oddities::default() }
+    }
+
+    /// What was odd about it since this was last asked.
+    pub fn take_oddities(&mut self) -> Oddities {
+        std::mem::take(&mut self.odd)
     }
 
     /// Whether the body is over.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        matches!(self.0, State::Complete(_))
+        matches!(self.state, State::Complete(_))
     }
 
     /// Bytes of the body still to come, where they are known.
     #[must_use]
     pub fn left(&self) -> Option<u64> {
-        match self.0 {
+        match self.state {
             State::Length(left) => Some(left),
             State::Complete(_) => Some(0),
             State::Chunked(_) | State::UntilClose => None,
         }
     }
 
+    /// Whether it had trailers that nobody has taken.
+    #[must_use]
+    pub fn has_trailers(&self) -> bool {
+        matches!(self.state, State::Complete(Some(_)))
+    }
+
     /// The trailers of a complete body, if it had any.
     pub fn take_trailers(&mut self) -> Option<HeaderMap> {
-        match &mut self.0 {
+        match &mut self.state {
             State::Complete(trailers) => trailers.take().map(|trailers| *trailers),
             _ => None,
         }
@@ -124,22 +148,23 @@ impl Decoder {
     /// # Errors
     /// [`Fault`]: the body is malformed.
     pub fn next(&mut self, input: &[u8]) -> Result<Part, Fault> {
-        match &mut self.0 {
+        match &mut self.state {
             State::Length(left) => {
                 let data = at_most(*left, input.len());
                 *left -= data as u64;
                 if *left == 0 {
-                    self.0 = State::Complete(None);
+                    self.state = State::Complete(None);
                 }
                 Ok(Part { framing: 0, data })
             }
             State::UntilClose => Ok(Part { framing: 0, data: input.len() }),
             State::Complete(_) => Ok(Part::default()),
             State::Chunked(chunked) => {
-                let (part, is_over) = chunked.next(input)?;
+                let (part, is_over) = chunked.next(input, &mut self.odd)?;
                 if is_over {
                     let trailers = std::mem::take(&mut chunked.trailers);
-                    self.0 = State::Complete(read_trailers(&trailers)?);
+                    self.odd.trailers += u32::from(trailers.len() > ODD_TRAILER_BYTES);
+                    self.state = State::Complete(read_trailers(&trailers)?);
                 }
                 Ok(part)
             }
@@ -151,9 +176,9 @@ impl Decoder {
     /// # Errors
     /// The body has not.
     pub fn end(&mut self) -> Result<(), Fault> {
-        match self.0 {
+        match self.state {
             State::UntilClose | State::Complete(_) => {
-                self.0 = State::Complete(None);
+                self.state = State::Complete(None);
                 Ok(())
             }
             State::Length(_) | State::Chunked(_) => Err(Fault::Truncated),
@@ -176,7 +201,7 @@ fn at_most(left: u64, there: usize) -> usize {
 
 impl Chunked {
     /// The next part, and whether the body is over with it.
-    fn next(&mut self, input: &[u8]) -> Result<(Part, bool), Fault> {
+    fn next(&mut self, input: &[u8], odd: &mut Oddities) -> Result<(Part, bool), Fault> {
         let mut framing = 0;
         while let Some(byte) = input.get(framing) {
             if self.at == At::Data {
@@ -194,7 +219,13 @@ impl Chunked {
                 }
                 return Ok((Part { framing, data: 0 }, true));
             }
+            let before = self.at;
             self.at = self.step(*byte)?;
+            if before == At::SizeLf {
+                odd.tiny_chunks += u32::from(self.left > 0 && self.left < ODD_CHUNK_BYTES);
+                odd.extensions += u32::from(self.extension_bytes - self.extension_from > ODD_EXTENSION_BYTES);
+                self.extension_from = self.extension_bytes;
+            }
         }
         Ok((Part { framing, data: 0 }, false))
     }

@@ -135,6 +135,12 @@ impl Encoder {
         }
     }
 
+    /// Whether more of the body may follow.
+    #[must_use]
+    pub fn takes_more(&self) -> bool {
+        !matches!(self.0, Framing::None | Framing::Length(0))
+    }
+
     /// Writes the end of the body, with trailers if it can have any. False if it is shorter than was said: then
     /// only the end of the connection tells the reader.
     #[must_use]

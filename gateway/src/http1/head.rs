@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
 };
 use http::{Method, StatusCode, Uri, Version};
 use httparse::{Header, ParserConfig, Status};
@@ -33,6 +33,8 @@ pub struct RequestHead {
     pub keep_alive: bool,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
+    /// The client reads trailers.
+    pub takes_trailers: bool,
     /// Bytes of the head.
     pub used: usize,
 }
@@ -114,6 +116,7 @@ pub fn request(bytes: &[u8], limits: &Limits) -> Result<Option<RequestHead>, Fau
             framing,
             keep_alive: seen.keeps_alive(minor),
             expects_continue: seen.expects_continue && minor == 1 && framing != Framing::None,
+            takes_trailers: seen.takes_trailers,
             used,
         }))
     })
@@ -218,6 +221,7 @@ struct Seen {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
+    takes_trailers: bool,
 }
 
 /// `Transfer-Encoding`, all its lines together.
@@ -268,6 +272,7 @@ impl Seen {
                 self.close |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"close"));
                 self.keep_alive |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"keep-alive"));
             }
+            TE => self.takes_trailers |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"trailers")),
             EXPECT => self.expects_continue = value.eq_ignore_ascii_case(b"100-continue"),
             _ => {}
         }

@@ -1,8 +1,11 @@
-//! HTTP/1.1 of our own, without I/O: bytes in, heads and pieces of bodies out, and the way back.
+//! HTTP/1.1 of our own: bytes in, heads and pieces of bodies out, and the way back.
 //!
 //! [`head`] reads the head of a request or an answer, [`Gather`] one that comes in pieces, [`Decoder`] the body
-//! behind it, [`encode`] writes all three. Nothing here waits, reads a clock or knows a connection; every limit is
-//! named. Where a message could be cut up in two ways (RFC 9112, section 11.2) it is refused with a [`Fault`]:
+//! behind it, [`encode`] writes all three. None of them waits, reads a clock or knows a connection; every limit is
+//! named. On top of them a client's [`Connection`] serves one request after the other, all in one task: the service
+//! reads the request's body ([`Incoming`]) from the connection's own wire, and the connection pulls the answer.
+//!
+//! Where a message could be cut up in two ways (RFC 9112, section 11.2) it is refused with a [`Fault`]:
 //! what is relayed here has one meaning only. hyper is the reference.
 
 mod body;
@@ -10,12 +13,16 @@ pub mod encode;
 mod fault;
 mod gather;
 pub mod head;
+mod incoming;
+mod server;
 
 pub use body::{Decoder, Part};
 pub use encode::Encoder;
 pub use fault::Fault;
 pub use gather::Gather;
 pub use head::{RequestHead, ResponseHead};
+pub use incoming::{Incoming, IncomingFault};
+pub use server::{Connection, End};
 
 /// Who speaks HTTP/1.1, with clients and with apiservers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -47,6 +54,21 @@ pub struct Limits {
     pub bytes: usize,
     /// Header lines.
     pub lines: usize,
+}
+
+/// What a connection did that honest clients do seldom. How often, since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Oddities {
+    /// Requests that were sent before the answers to many others.
+    pub pipelined: u32,
+    /// Requests answered before they had ended.
+    pub unfinished: u32,
+    /// Chunks with an extension longer than any that means something.
+    pub extensions: u32,
+    /// Trailers larger than a gRPC client's.
+    pub trailers: u32,
+    /// Chunks of a few bytes.
+    pub tiny_chunks: u32,
 }
 
 impl Framing {

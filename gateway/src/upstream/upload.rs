@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 
 use super::fault::Cause;
 use super::pace::Pace;
+use crate::http1;
 
 /// A body as it comes. Pulled by the connection to the apiserver: back-pressure reaches the client, and of a
 /// request that waits nothing is read.
@@ -34,6 +35,8 @@ enum Source {
     Nothing,
     /// That of a client whose connection hyper drives.
     Hyper(Incoming),
+    /// That of a client over our own HTTP/1.1.
+    Own(http1::Incoming),
 }
 
 /// A body failed on the client's side.
@@ -61,6 +64,13 @@ impl Upload {
     pub fn new(body: Incoming) -> Self {
         let done = Rc::new(Cell::new(body.is_end_stream()));
         Self { source: Source::Hyper(body), gate: None, done, pace: Rc::default() }
+    }
+
+    /// The body of a client over our own HTTP/1.1.
+    #[must_use]
+    pub fn own(body: http1::Incoming) -> Self {
+        let done = Rc::new(Cell::new(body.is_end_stream()));
+        Self { source: Source::Own(body), gate: None, done, pace: Rc::default() }
     }
 
     /// Whether all of it has gone up.
@@ -93,7 +103,12 @@ impl Body for Upload {
         }
         let frame = match &mut self.source {
             Source::Nothing => Poll::Ready(None),
-            Source::Hyper(body) => Pin::new(body).poll_frame(cx),
+            Source::Hyper(body) => {
+                Pin::new(body).poll_frame(cx).map_err(|error| UploadFault::new(error.into()))
+            }
+            Source::Own(body) => {
+                Pin::new(body).poll_frame(cx).map_err(|error| UploadFault::new(error.into()))
+            }
         };
         let Poll::Ready(frame) = frame else {
             self.pace.waits();
@@ -105,13 +120,14 @@ impl Body for Upload {
             self.done.set(true);
             self.pace.is_over();
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(|error| UploadFault::new(error.into()))))
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
             Source::Nothing => true,
             Source::Hyper(body) => body.is_end_stream(),
+            Source::Own(body) => body.is_end_stream(),
         }
     }
 
@@ -119,6 +135,7 @@ impl Body for Upload {
         match &self.source {
             Source::Nothing => SizeHint::with_exact(0),
             Source::Hyper(body) => body.size_hint(),
+            Source::Own(body) => body.size_hint(),
         }
     }
 }

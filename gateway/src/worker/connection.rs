@@ -1,5 +1,7 @@
 //! One client's connection, from accept to its end: handshake, choice of protocol, requests, time-outs, drain.
 
+mod own;
+
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -10,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::Response;
+use http::{Request, Response};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -26,10 +28,12 @@ use super::host::Hosted;
 use super::quiet::{Quiet, TooQuiet};
 use super::roster::Member;
 use super::{Worker, request, upgrade};
+use crate::http1::Speaker;
 use crate::identity;
 use crate::memory::Rung;
 use crate::ring::{self, Stream};
 use crate::tls;
+use crate::upstream::Upload;
 use crate::wire::Wire;
 
 /// A client, as long as its connection lasts.
@@ -128,7 +132,11 @@ pub(super) async fn serve(
         busy: Cell::new(0),
         asked: Cell::new(false),
     });
-    if is_http2 { serve_http2(&client, wire).await } else { serve_http1(&client, wire).await }
+    match client.worker.settings.http1 {
+        _ if is_http2 => serve_http2(&client, wire).await,
+        Speaker::Own => own::serve(&client, wire).await,
+        Speaker::Hyper => serve_http1(&client, wire).await,
+    }
 }
 
 /// Bytes in the clear, and whether they are HTTP/2's.
@@ -198,7 +206,9 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
     let limits = &worker.settings.limits;
     let stream = wire.stream().clone();
     let of_request = Rc::clone(client);
-    let service = service_fn(move |request| Box::pin(request::serve(Rc::clone(&of_request), request)));
+    let service = service_fn(move |request: Request<_>| {
+        Box::pin(request::serve(Rc::clone(&of_request), request.map(Upload::new)))
+    });
     let mut connection = http1::Builder::new()
         .max_headers(limits.header_lines)
         .max_header_size(limits.header_bytes)
@@ -261,7 +271,9 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let ahead = limits.body_bytes.saturating_mul(STREAMS_AHEAD);
     let window = worker.ahead.window(ahead, worker.scarcity.is_at(Rung::Bodies));
     let of_request = Rc::clone(client);
-    let service = service_fn(move |request| request::serve(Rc::clone(&of_request), request));
+    let service = service_fn(move |request: Request<_>| {
+        request::serve(Rc::clone(&of_request), request.map(Upload::new))
+    });
     let wire = Watched::new(wire, &client.glitches);
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
         .timer(ring::Timer)

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version, request};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use usher_flowcontrol::request_info::{RequestInfo, TargetError};
 use usher_flowcontrol::units::Nanos;
 use usher_flowcontrol::wait_limit::Execution;
@@ -48,7 +47,7 @@ pub(super) type Refusal = Box<Response<Body>>;
 /// Answers a request. Being dropped means that the client has left: then everything held is given back.
 pub(super) async fn serve(
     client: Rc<Client>,
-    request: Request<Incoming>,
+    request: Request<Upload>,
 ) -> Result<Response<Body>, Infallible> {
     let progress = client.begin();
     let version = request.version();
@@ -65,7 +64,7 @@ pub(super) async fn serve(
 }
 
 /// Its steps.
-async fn answer(client: &Rc<Client>, request: Request<Incoming>, progress: &Progress) -> Response<Body> {
+async fn answer(client: &Rc<Client>, request: Request<Upload>, progress: &Progress) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
     if parts.headers.len() > client.worker.settings.limits.header_lines {
         client.glitches.note(Glitch::HeaderList); // over HTTP/2, where nobody else counts lines
@@ -93,7 +92,7 @@ async fn answer(client: &Rc<Client>, request: Request<Incoming>, progress: &Prog
         Err(refusal) => return audit_id.put_on(*refusal),
     };
     progress.executes();
-    execute(&known, admitted, parts, Upload::new(body), audit_id).await
+    execute(&known, admitted, parts, body, audit_id).await
 }
 
 /// Attributes, deadline, caller; and the headers as the apiserver shall see them.

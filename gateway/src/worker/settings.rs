@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use usher_flowcontrol::units::Seats;
 
+use crate::http1::Speaker;
 use crate::identity::Authenticator;
 use crate::observe::hdr;
 use crate::ring;
@@ -25,6 +26,8 @@ pub struct Settings {
     pub listeners: Vec<Listen>,
     /// Who is asking.
     pub authenticator: Arc<Authenticator>,
+    /// Who speaks HTTP/1.1 to clients.
+    pub http1: Speaker,
     /// The apiservers.
     pub upstream: upstream::Settings,
     /// Who is admitted.
@@ -90,8 +93,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// A connection without requests. kube-apiserver: 90 s.
     pub idle_timeout: Duration,
-    /// Bytes of a request's header. kube-apiserver's (Go's) default; over HTTP/1.1 what is buffered of a connection
-    /// (408 KiB) ends it before that.
+    /// Bytes of a request's header. kube-apiserver's (Go's) default.
     pub header_bytes: usize,
     /// Header lines of a request. Groups of a front proxy are a line each.
     pub header_lines: usize,
@@ -156,6 +158,7 @@ impl Settings {
             io: ring::Settings::default(),
             listeners,
             authenticator,
+            http1: Speaker::default(),
             upstream,
             admission,
             limits: Limits::default(),

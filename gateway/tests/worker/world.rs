@@ -105,6 +105,7 @@ impl World {
             AdmissionSettings::FlowControl { server_limit: Seats(1) },
         );
         settings.upstream.http1 = speaker();
+        settings.http1 = speaker();
         settings.io.io = std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().unwrap());
         change(&mut settings);
         let worker = worker::spawn(settings).unwrap();

@@ -82,6 +82,7 @@ impl Rooms {
         let listeners = self.listeners(options)?;
         Ok(worker::Settings {
             core: core(options),
+            http1: options.observation.http1,
             limits: limits(&options.limits, memory),
             request_timeout: flow_control.request_timeout,
             watch_quiet: flow_control.watch_quiet_period,
