@@ -100,6 +100,8 @@ impl Setup {
             .args(
                 self.flags.iter().map(|flag| flag.replace("{folder}", &folder.path().display().to_string())),
             )
+            // The same tests with other flags: USHER_TEST_FLAGS=--http1=hyper.
+            .args(std::env::var("USHER_TEST_FLAGS").unwrap_or_default().split_whitespace())
             .stdin(Stdio::null());
         if let Some(files) = self.files_max {
             // SAFETY: setrlimit is async-signal-safe and touches nothing of the parent's.
