@@ -41,8 +41,7 @@ async fn is_well(pool: &Rc<Pool>, settings: &Settings) -> bool {
     else {
         return false;
     };
-    let mut fresh = false;
-    let mut request = request;
+    let (mut request, mut fresh) = (Box::new(request), false);
     loop {
         match pool.attempt(settings, Presents::Nothing, Kind::Short, request, fresh).await {
             Attempt::Answered(response) => {

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use usher_flowcontrol::units::Nanos;
 
 use super::download::Download;
-use super::{Attempt, Fault, Pool, Presents, Server, Upload, lane};
+use super::{Attempt, Fault, Parcel, Pool, Presents, Server, Upload, lane};
 use crate::ring;
 use crate::wire::Wire;
 
@@ -98,12 +98,12 @@ pub(super) async fn start(
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 
 /// Sends a request as a stream of a connection.
-pub(super) async fn send(shared: &Rc<Shared>, server: &Server, mut request: Request<Upload>) -> Attempt {
+pub(super) async fn send(shared: Rc<Shared>, server: &Server, mut request: Parcel) -> Attempt {
     absolute_form(&mut request, server);
-    let lease = Lease::new(shared);
+    let lease = Lease::new(&shared);
     let mut sender = shared.sender.clone();
     let copy = copy_of(&request);
-    match sender.try_send_request(request).await {
+    match sender.try_send_request(*request).await {
         Ok(response) => Attempt::Answered(Box::new(response.map(|body| Download::http2(body, lease)))),
         Err(mut error) => {
             let message = error.take_message();
@@ -112,7 +112,7 @@ pub(super) async fn send(shared: &Rc<Shared>, server: &Server, mut request: Requ
             match unsent {
                 Some(request) => {
                     shared.closed.set(true); // it takes no streams any more; those it has go on
-                    Attempt::Unsent(Box::new((request, Fault::Closed(error.into()))))
+                    Attempt::Unsent((Box::new(request), Fault::Closed(error.into())))
                 }
                 None => Attempt::Failed(Fault::Broken(error.into())),
             }
@@ -254,7 +254,7 @@ mod tests {
                 idle_since: Cell::new(ring::now()),
             });
             let request = Request::get("/api/v1/pods?watch=1").body(Upload::empty()).unwrap();
-            send(&shared, &"https://127.0.0.1:1".parse().unwrap(), request).await
+            send(shared, &"https://127.0.0.1:1".parse().unwrap(), Box::new(request)).await
         };
         ring::run(exchange).unwrap()
     }

@@ -124,8 +124,11 @@ struct Pool {
     failed: Cell<u64>,
 }
 
+/// A request on its way. Boxed: it goes through many hands, and each would have room for it in its future.
+type Parcel = Box<Request<Upload>>;
+
 /// A request that was not sent, to be sent elsewhere; and why.
-type Unsent = Box<(Request<Upload>, Fault)>;
+type Unsent = (Parcel, Fault);
 
 /// What became of an attempt.
 enum Attempt {
@@ -206,8 +209,9 @@ impl Upstream {
         &self,
         presents: Presents,
         kind: Kind,
-        mut request: Request<Upload>,
+        request: Request<Upload>,
     ) -> Result<Response<Download>, Fault> {
+        let mut request = Box::new(request);
         let attempts_max = self.servers.len() + ATTEMPTS_EXTRA;
         let mut last = Fault::NoServer;
         for attempt in 0..attempts_max {
@@ -216,7 +220,7 @@ impl Upstream {
                 Attempt::Answered(response) => return Ok(*response),
                 Attempt::Failed(fault) => return Err(fault),
                 Attempt::Unsent(unsent) => {
-                    (request, last) = *unsent;
+                    (request, last) = unsent;
                     if last.is_of_server() {
                         pool.healthy.set(false); // until the next question is answered
                     }
@@ -239,7 +243,7 @@ impl Upstream {
         for attempt in 0..self.servers.len() {
             let Some(pool) = self.choose(attempt) else { break };
             match connect::connect(&self.settings, &pool.server, presents, tls::Protocol::Http1).await {
-                Ok(wire) => return http1::switch(wire, request).await,
+                Ok(wire) => return http1::hyper::switch(wire, request).await,
                 Err(fault) => {
                     pool.healthy.set(false);
                     last = fault;
@@ -283,34 +287,47 @@ impl Pool {
         }
     }
 
-    /// One try, over a connection at hand (unless `fresh`) or a new one.
+    /// One try, over a connection at hand (unless `fresh`) or a new one. What is rare is boxed: the future of every
+    /// request has room for all that may happen to it.
     async fn attempt(
         self: &Rc<Self>,
         settings: &Settings,
         presents: Presents,
         kind: Kind,
-        request: Request<Upload>,
+        mut request: Parcel,
         fresh: bool,
     ) -> Attempt {
         if settings.http2.takes(kind) && self.server.tls && !self.http1_only.get() {
-            match self.shared_connection(settings, presents, fresh).await {
-                Ok(Some(shared)) => return http2::send(&shared, &self.server, request).await,
+            let at_hand = if fresh { None } else { self.with_room(settings, presents) };
+            let shared = match at_hand {
+                Some(shared) => Ok(Some(shared)),
+                None => Box::pin(self.shared_connection(settings, presents, fresh)).await,
+            };
+            match shared {
+                Ok(Some(shared)) => return Box::pin(http2::send(shared, &self.server, request)).await,
                 Ok(None) => {} // HTTP/1.1 after all
-                Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
+                Err(fault) => return Attempt::Unsent((request, fault)),
             }
         }
         let idle = if fresh { None } else { self.take_idle(presents) };
         let connection = match idle {
             Some(connection) => connection,
-            None => match connect::connect(settings, &self.server, presents, tls::Protocol::Http1).await {
-                Ok(wire) => match http1::start(wire, self, presents, settings.http1).await {
-                    Ok(connection) => connection,
-                    Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
-                },
-                Err(fault) => return Attempt::Unsent(Box::new((request, fault))),
+            None => match Box::pin(self.connect_http1(settings, presents)).await {
+                Ok(connection) => connection,
+                Err(fault) => return Attempt::Unsent((request, fault)),
             },
         };
-        http1::send(connection, &self.server, request).await
+        http1::origin_form(&mut request, &self.server);
+        http1::send(connection, request).await
+    }
+
+    async fn connect_http1(
+        self: &Rc<Self>,
+        settings: &Settings,
+        presents: Presents,
+    ) -> Result<http1::Idle, Fault> {
+        let wire = connect::connect(settings, &self.server, presents, tls::Protocol::Http1).await?;
+        http1::start(wire, self, presents, settings.http1).await
     }
 
     /// The unused connection that was used last.
@@ -324,26 +341,26 @@ impl Pool {
         None
     }
 
-    /// A connection with a stream to spare; `None` if this server has no HTTP/2.
+    /// A connection with a stream to spare.
+    fn with_room(&self, settings: &Settings, presents: Presents) -> Option<Rc<http2::Shared>> {
+        let shared = self.shared[lane(presents)].borrow();
+        shared.iter().find(|shared| shared.has_room(settings.streams_per_connection_max)).cloned()
+    }
+
+    /// A new connection, or one that was made meanwhile; `None` if this server has no HTTP/2.
     async fn shared_connection(
         self: &Rc<Self>,
         settings: &Settings,
         presents: Presents,
         fresh: bool,
     ) -> Result<Option<Rc<http2::Shared>>, Fault> {
-        let at_hand = || {
-            let shared = self.shared[lane(presents)].borrow();
-            shared.iter().find(|shared| shared.has_room(settings.streams_per_connection_max)).cloned()
-        };
-        if let Some(shared) = at_hand().filter(|_| !fresh) {
-            return Ok(Some(shared));
-        }
         let (made, failed) = (self.made.get(), self.failed.get());
         let turn = Arc::clone(&self.making[lane(presents)]).lock_owned().await;
         if self.http1_only.get() {
             return Ok(None);
         }
-        if let Some(shared) = at_hand().filter(|_| !fresh || self.made.get() != made) {
+        if let Some(shared) = self.with_room(settings, presents).filter(|_| !fresh || self.made.get() != made)
+        {
             return Ok(Some(shared));
         }
         if self.failed.get() != failed {

@@ -23,9 +23,10 @@ use crate::http1;
 pub struct Upload {
     source: Source,
     gate: Option<Arc<Gate>>,
-    /// Whether all of it has gone up; seen by the connection's lease.
-    done: Rc<Cell<bool>>,
-    pace: Rc<Pace>,
+    /// Whether all of it has gone up, if anybody asked.
+    done: Option<Rc<Cell<bool>>>,
+    /// How fast it comes; none if nothing comes.
+    pace: Option<Rc<Pace>>,
 }
 
 /// Whose body it is.
@@ -56,32 +57,34 @@ impl Upload {
     /// No body.
     #[must_use]
     pub fn empty() -> Self {
-        Self { source: Source::Nothing, gate: None, done: Rc::new(Cell::new(true)), pace: Rc::default() }
+        Self { source: Source::Nothing, gate: None, done: None, pace: None }
     }
 
     /// A client's body.
     #[must_use]
     pub fn new(body: Incoming) -> Self {
-        let done = Rc::new(Cell::new(body.is_end_stream()));
-        Self { source: Source::Hyper(body), gate: None, done, pace: Rc::default() }
+        let pace = (!body.is_end_stream()).then(Rc::default);
+        Self { source: Source::Hyper(body), gate: None, done: None, pace }
     }
 
     /// The body of a client over our own HTTP/1.1.
     #[must_use]
     pub fn own(body: http1::Incoming) -> Self {
-        let done = Rc::new(Cell::new(body.is_end_stream()));
-        Self { source: Source::Own(body), gate: None, done, pace: Rc::default() }
+        let pace = (!body.is_end_stream()).then(Rc::default);
+        Self { source: Source::Own(body), gate: None, done: None, pace }
     }
 
-    /// Whether all of it has gone up.
-    pub(super) fn progress(&self) -> Rc<Cell<bool>> {
-        Rc::clone(&self.done)
+    /// Whether all of it has gone up, to be asked while somebody else sends it.
+    pub(super) fn progress(&mut self) -> Rc<Cell<bool>> {
+        let done = Rc::new(Cell::new(self.is_end_stream()));
+        self.done = Some(Rc::clone(&done));
+        done
     }
 
     /// How fast it comes; `None` if there is none to come.
     #[must_use]
     pub fn pace(&self) -> Option<Rc<Pace>> {
-        (!self.is_end_stream()).then(|| Rc::clone(&self.pace))
+        self.pace.clone()
     }
 
     /// Holds it back until the returned gate opens.
@@ -111,14 +114,14 @@ impl Body for Upload {
             }
         };
         let Poll::Ready(frame) = frame else {
-            self.pace.waits();
+            self.pace.iter().for_each(|pace| pace.waits());
             return Poll::Pending;
         };
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-        self.pace.has_come(data.map_or(0, Bytes::len));
+        self.pace.iter().for_each(|pace| pace.has_come(data.map_or(0, Bytes::len)));
         if frame.is_none() || self.is_end_stream() {
-            self.done.set(true);
-            self.pace.is_over();
+            self.done.iter().for_each(|done| done.set(true));
+            self.pace.iter().for_each(|pace| pace.is_over());
         }
         Poll::Ready(frame)
     }

@@ -115,7 +115,7 @@ pub(super) async fn serve(
     let member = worker.roster.join();
     let begun = tokio::select! {
         biased;
-        begun = begin(&worker, &glitches, stream, tls.as_deref()) => begun,
+        begun = Box::pin(begin(&worker, &glitches, stream, tls.as_deref())) => begun,
         () = drain.wait() => return, // nothing has been asked yet
         () = member.told() => return,
     };
@@ -271,8 +271,9 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let ahead = limits.body_bytes.saturating_mul(STREAMS_AHEAD);
     let window = worker.ahead.window(ahead, worker.scarcity.is_at(Rung::Bodies));
     let of_request = Rc::clone(client);
+    // Boxed: what a request needs until the head of its answer is not kept while its answer goes on.
     let service = service_fn(move |request: Request<_>| {
-        request::serve(Rc::clone(&of_request), request.map(Upload::new))
+        Box::pin(request::serve(Rc::clone(&of_request), request.map(Upload::new)))
     });
     let wire = Watched::new(wire, &client.glitches);
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
@@ -377,8 +378,13 @@ fn note(client: &Client, result: hyper::Result<()>) {
     tracing::debug!(worker = worker.settings.name, %error, "a connection ended early");
 }
 
-/// Closes so that the client gets to read what was written last.
-async fn close(mut wire: Wire) {
+/// Closes so that the client gets to read what was written last. Boxed: a connection that lasts keeps no room for its
+/// end.
+fn close(wire: Wire) -> Pin<Box<impl Future<Output = ()>>> {
+    Box::pin(drain(wire))
+}
+
+async fn drain(mut wire: Wire) {
     let closing = async {
         if wire.shutdown().await.is_ok() {
             let mut rest = wire.take(CLOSE_BYTES);

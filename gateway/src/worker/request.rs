@@ -230,7 +230,7 @@ async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> 
         return Ok(Answer::Plain(Box::new(response)));
     };
     headers::ask_upgrade(request.headers_mut(), protocols.clone());
-    match upstream.switch(presents, request).await.map_err(missing)? {
+    match Box::pin(upstream.switch(presents, request)).await.map_err(missing)? {
         Switched::No(response) => Ok(Answer::Plain(response)),
         Switched::Yes { head, wire } => {
             Ok(Answer::Switched(Box::new(upgrade::begin(known.client, *head, wire))))

@@ -78,7 +78,7 @@ pub(super) async fn start(wire: Wire, home: Home) -> Result<Connection, Fault> {
 
 /// Sends a request over a connection.
 pub(super) async fn send(connection: Connection, mut request: Request<Upload>) -> Attempt {
-    let uploaded = request.body().progress();
+    let uploaded = request.body_mut().progress();
     hold_body_if_asked(&mut request);
     let Connection { mut sender, driver } = connection;
     let answer = sender.try_send_request(request);
@@ -87,17 +87,17 @@ pub(super) async fn send(connection: Connection, mut request: Request<Upload>) -
     match answer.await {
         Ok(response) => Attempt::Answered(Box::new(response.map(|body| Download::hyper(body, lease)))),
         Err(mut error) => match error.take_message() {
-            Some(request) => Attempt::Unsent(Box::new((request, Fault::Closed(error.into_error().into())))),
+            Some(request) => Attempt::Unsent((Box::new(request), Fault::Closed(error.into_error().into()))),
             None => Attempt::Failed(Fault::Broken(error.into_error().into())),
         },
     }
 }
 
 /// Sends a request that asks to switch protocols over a wire of its own.
-pub(super) async fn switch(wire: Wire, mut request: Request<Upload>) -> Result<Switched, Fault> {
+pub(in crate::upstream) async fn switch(wire: Wire, mut request: Request<Upload>) -> Result<Switched, Fault> {
     *request.uri_mut() = path_only(request.uri());
     let (mut sender, mut connection) = handshake(wire).await?;
-    let uploaded = request.body().progress();
+    let uploaded = request.body_mut().progress();
     let mut answer = pin!(sender.send_request(request));
     let mut over = false;
     let response = poll_fn(|cx| {

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use http::{HeaderValue, Request, Uri, header};
 use usher_flowcontrol::units::Nanos;
 
-use super::{Attempt, Fault, Pool, Presents, Server, Upload, lane};
+use super::{Attempt, Fault, Parcel, Pool, Presents, Server, Upload, lane};
 use crate::http1::Speaker;
 use crate::ring;
 use crate::wire::Wire;
@@ -58,22 +58,16 @@ pub(super) async fn start(
 }
 
 /// Sends a request over a connection.
-pub(super) async fn send(idle: Idle, server: &Server, mut request: Request<Upload>) -> Attempt {
-    origin_form(&mut request, server);
+pub(super) async fn send(idle: Idle, request: Parcel) -> Attempt {
     match idle.connection {
         Connection::Own(connection) => own::send(connection, request).await,
-        Connection::Hyper(connection) => hyper::send(connection, request).await,
+        Connection::Hyper(connection) => Box::pin(hyper::send(connection, *request)).await,
     }
-}
-
-/// Sends a request that asks to switch protocols over a wire of its own.
-pub(super) async fn switch(wire: Wire, request: Request<Upload>) -> Result<Switched, Fault> {
-    hyper::switch(wire, request).await
 }
 
 /// Origin form, and a `Host` if the client's HTTP/1.0 had none. The client's own `Host` stays: an apiserver does
 /// not look at it, what is behind it (a proxied service) may.
-fn origin_form(request: &mut Request<Upload>, server: &Server) {
+pub(super) fn origin_form(request: &mut Request<Upload>, server: &Server) {
     if request.uri().authority().is_some() {
         *request.uri_mut() = path_only(request.uri());
     }

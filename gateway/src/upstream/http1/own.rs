@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{EXPECT, HeaderMap, HeaderName};
-use http::{Method, Request, Response, StatusCode, request};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 
 use super::{HEAD_BYTES_MAX, Home};
@@ -25,7 +25,7 @@ use crate::http1::encode::{self, Encoder};
 use crate::http1::{self, Decoder, Framing, Gather, ResponseHead, head};
 use crate::ring::Chunk;
 use crate::upstream::fault::Cause;
-use crate::upstream::{Attempt, Download, Fault, Upload};
+use crate::upstream::{Attempt, Download, Fault, Parcel, Upload};
 use crate::wire::Wire;
 
 /// A connection that does nothing.
@@ -93,16 +93,12 @@ thread_local! {
 }
 
 /// Sends a request over a connection.
-pub(super) async fn send(connection: Connection, request: Request<Upload>) -> Attempt {
-    let (parts, upload) = request.into_parts();
-    let may_repeat = connection.used && upload.is_end_stream() && parts.method.is_safe();
-    let mut asked = Asked::begin(connection, &parts, upload);
-    match poll_fn(|cx| asked.poll_head(cx, &parts.method)).await {
+pub(super) async fn send(connection: Connection, mut request: Parcel) -> Attempt {
+    let may_repeat = connection.used && request.body().is_end_stream() && request.method().is_safe();
+    let mut asked = Asked::begin(connection, &mut request);
+    match poll_fn(|cx| asked.poll_head(cx, request.method())).await {
         Ok(head) => Attempt::Answered(Box::new(asked.busy.answer(head))),
-        Err(cause) if may_repeat && !asked.heard => {
-            let request = Request::from_parts(parts, Upload::empty());
-            Attempt::Unsent(Box::new((request, Fault::Closed(cause))))
-        }
+        Err(cause) if may_repeat && !asked.heard => Attempt::Unsent((request, Fault::Closed(cause))),
         Err(cause) => Attempt::Failed(Fault::Broken(cause)),
     }
 }
@@ -135,7 +131,8 @@ impl Connection {
 
 impl Asked {
     /// Puts the head, and as much of the body as there is.
-    fn begin(connection: Connection, parts: &request::Parts, upload: Upload) -> Self {
+    fn begin(connection: Connection, request: &mut Request<Upload>) -> Self {
+        let upload = std::mem::replace(request.body_mut(), Upload::empty());
         let Connection { mut wire, home, .. } = connection;
         let framing = match (upload.is_end_stream(), upload.size_hint().exact()) {
             (true, _) => Framing::None,
@@ -144,11 +141,11 @@ impl Asked {
         };
         SCRATCH.with_borrow_mut(|out| {
             out.clear();
-            let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-            encode::request_head(out, &parts.method, target, &parts.headers, framing);
+            let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+            encode::request_head(out, request.method(), target, request.headers(), framing);
             wire.put(out);
         });
-        let upload = Upgoing::new(upload, framing, &parts.headers);
+        let upload = Upgoing::new(upload, framing, request.headers());
         let busy = Busy { wire, home, upload, rest: Chunk::default() };
         Self { busy, gather: Gather::default(), informational: 0, heard: false }
     }
