@@ -4,4 +4,5 @@
 pub mod demo;
 pub mod load;
 pub mod proxy;
+pub mod relay;
 pub mod standin;

@@ -25,9 +25,9 @@ fn proxy(arguments: &[String]) -> Outcome {
     if release {
         eprintln!("building (release); the first time takes some minutes");
     }
-    let programs =
-        ["--package", "usher", "--package", "usher-bench", "--bin", "usher", "--bin", "usher-bench-proxy"];
-    run::run(run::cargo(["build"]).args(profile).args(programs))?;
+    let packages = ["--package", "usher", "--package", "usher-bench"];
+    let programs = ["--bin", "usher", "--bin", "usher-bench-proxy", "--bin", "usher-relay"];
+    run::run(run::cargo(["build"]).args(profile).args(packages).args(programs))?;
     let mut command = run::cargo(["run", "--quiet"]);
     command.args(profile).args(["--package", "usher-bench", "--bin", "usher-bench-proxy", "--"]);
     run::run(command.args(arguments))

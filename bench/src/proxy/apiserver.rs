@@ -35,7 +35,7 @@ pub(super) async fn measure(bench: &Bench, transport: Transport, wish: Wish) -> 
     let plane = ControlPlane::start(&bench.folder.join("cluster")).await?;
     let token = plane.token().await?;
     let generator = Generator { transport, path: path(wish), token: &token, seconds: bench.options.seconds };
-    closed::rounds(bench, generator, &plane.target()?, true).await
+    closed::rounds(bench, &bench.contestants, generator, &plane.target()?, true).await
 }
 
 /// What a controller without a cache asks.

@@ -11,6 +11,8 @@ pub(super) enum Cell {
     Closed(Load),
     /// The same in front of a real kube-apiserver.
     Apiserver(Transport, Wish),
+    /// CPU per request of the smallest relay on four ways of I/O.
+    Relay,
     /// Added latency at a rate that everyone can bear.
     Latency,
     /// New TLS connections with a request each.
@@ -78,6 +80,7 @@ pub(super) const CELLS: &[Cell] = &[
     Cell::Apiserver(Transport::Tls, Wish::List),
     Cell::Apiserver(Transport::Http2, Wish::Get),
     Cell::Apiserver(Transport::Http2, Wish::List),
+    Cell::Relay,
 ];
 
 /// One of each sort.
@@ -106,6 +109,9 @@ impl Cell {
             }
             Self::Closed(_) => "as fast as it goes, 64 connections (wrk)",
             Self::Apiserver(..) => "in front of kube-apiserver with etcd, TLS on both sides",
+            Self::Relay => {
+                "not usher but a relay of bytes on four ways of I/O, plain HTTP/1.1, 64 connections (wrk)"
+            }
             Self::Latency => "5 000 requests/s from 64 connections, timed from when each was due",
             Self::Handshakes => "new TLS connections, full handshakes, one request each",
             Self::IdleConnections(_) => "connections that are idle after one request",
@@ -120,6 +126,7 @@ impl Cell {
             Self::Closed(_) => &["nginx", "wrk"],
             Self::Apiserver(Transport::Http2, _) => &["h2load"],
             Self::Apiserver(..) => &["wrk"],
+            Self::Relay => &["haproxy", "nginx", "wrk"],
             Self::Latency | Self::Handshakes | Self::IdleConnections(_) => &["nginx"],
             Self::IdleWatches { .. } => &[],
         }
@@ -133,6 +140,7 @@ impl fmt::Display for Cell {
             Self::Closed(Load { transport, size: Size::Large }) => write!(f, "{transport}-100k"),
             Self::Apiserver(transport, Wish::Get) => write!(f, "apiserver-get-{transport}"),
             Self::Apiserver(transport, Wish::List) => write!(f, "apiserver-list-{transport}"),
+            Self::Relay => f.write_str("relay"),
             Self::Latency => f.write_str("latency"),
             Self::Handshakes => f.write_str("handshakes"),
             Self::IdleConnections(transport) => write!(f, "idle-connections-{transport}"),

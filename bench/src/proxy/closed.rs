@@ -1,7 +1,7 @@
 //! CPU per request under a load that waits for its answers, and what goes through.
 
-use super::cells::{Load, Transport};
-use super::contestant::{Proxy, Target};
+use super::cells::{Load, Size, Transport};
+use super::contestant::{Contestant, Proxy, Target};
 use super::files::{LEVEL, TOKEN};
 use super::generator::Generator;
 use super::process::{Usage, usage};
@@ -23,18 +23,27 @@ pub(super) async fn measure(bench: &Bench, load: Load) -> Result<Vec<Row>, Failu
     let upstream = Upstream::start(bench).await?;
     let Load { transport, size } = load;
     let generator = Generator { transport, path: size.path(), token: TOKEN, seconds: bench.options.seconds };
-    rounds(bench, generator, &upstream.target(), false).await
+    rounds(bench, &bench.contestants, generator, &upstream.target(), false).await
 }
 
-/// Interleaved rounds over all contestants in front of `target`, and with `direct` over the target itself.
+/// The smallest relay on each way of I/O: HTTP/1.1 plain, small answers.
+pub(super) async fn relays(bench: &Bench) -> Result<Vec<Row>, Failure> {
+    let upstream = Upstream::start(bench).await?;
+    let (transport, path) = (Transport::Plain, Size::Small.path());
+    let generator = Generator { transport, path, token: TOKEN, seconds: bench.options.seconds };
+    rounds(bench, &Contestant::relays(), generator, &upstream.target(), false).await
+}
+
+/// Interleaved rounds over the contestants in front of `target`, and with `direct` over the target itself.
 pub(super) async fn rounds(
     bench: &Bench,
+    contestants: &[Contestant],
     generator: Generator<'_>,
     target: &Target,
     direct: bool,
 ) -> Result<Vec<Row>, Failure> {
     let mut proxies = Vec::new();
-    for contestant in &bench.contestants {
+    for contestant in contestants {
         proxies.push(contestant.start(bench, target).await?);
     }
     let mut rows: Vec<Row> = proxies.iter().map(|proxy| Row::new(&proxy.name)).collect();

@@ -7,9 +7,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use clap::ValueEnum as _;
+
 use super::process::Process;
 use super::upstream::nginx_common;
 use super::{Bench, Failure, ask, put};
+use crate::relay::Way;
 
 /// One column of the table.
 #[derive(Clone, Debug)]
@@ -22,7 +25,12 @@ pub(super) struct Contestant {
 enum Kind {
     HaProxy,
     Nginx,
-    Usher { program: PathBuf, flags: Vec<String> },
+    Usher {
+        program: PathBuf,
+        flags: Vec<String>,
+    },
+    /// The smallest relay on this way of I/O.
+    Relay(Way),
 }
 
 /// What stands behind the proxies.
@@ -83,6 +91,19 @@ impl Contestant {
         Ok(all)
     }
 
+    /// HAProxy to compare with, and the smallest relay on every way of I/O.
+    pub(super) fn relays() -> Vec<Self> {
+        let base = Self { name: BASE.into(), kind: Kind::HaProxy };
+        let ways = [
+            ("relay-tokio", Way::Tokio),
+            ("relay-tokio-uring", Way::TokioUring),
+            ("relay-ring-epoll", Way::RingEpoll),
+            ("relay-ring-uring", Way::RingUring),
+        ];
+        let relay = |(name, way): (&str, Way)| Self { name: name.into(), kind: Kind::Relay(way) };
+        std::iter::once(base).chain(ways.map(relay)).collect()
+    }
+
     fn usher<'a>(name: &str, program: &Path, flags: impl IntoIterator<Item = &'a str>) -> Self {
         let flags = flags.into_iter().map(str::to_owned).collect();
         Self { name: name.into(), kind: Kind::Usher { program: program.into(), flags } }
@@ -97,7 +118,7 @@ impl Contestant {
         match self.kind {
             Kind::HaProxy => Some("haproxy"),
             Kind::Nginx => Some("nginx"),
-            Kind::Usher { .. } => None,
+            Kind::Usher { .. } | Kind::Relay(_) => None,
         }
     }
 
@@ -107,6 +128,7 @@ impl Contestant {
             Kind::HaProxy => (Path::new("haproxy"), "-v", ""),
             Kind::Nginx => (Path::new("nginx"), "-v", ""),
             Kind::Usher { program, flags } => (program.as_path(), "--version", &*flags.join(" ")),
+            Kind::Relay(way) => return format!("{way:?}"),
         };
         let version = Command::new(program).arg(argument).output().map_or_else(
             |error| error.to_string(),
@@ -140,6 +162,13 @@ impl Contestant {
                 let mut all = usher(bench, target, plain, tls, address);
                 all.extend(flags.iter().cloned());
                 (program.clone(), all)
+            }
+            Kind::Relay(way) => {
+                let way = way.to_possible_value().map_or_else(String::new, |way| way.get_name().to_owned());
+                let upstream = target.address;
+                let flags = [("io", way), ("listen", plain.to_string()), ("upstream", upstream.to_string())];
+                let flags = flags.iter().map(|(flag, value)| format!("--{flag}={value}")).collect();
+                (std::env::current_exe()?.with_file_name("usher-relay"), flags)
             }
         };
         let core = bench.options.proxy_core;

@@ -146,6 +146,7 @@ impl Bench {
         let measured = match cell {
             Cell::Closed(load) => closed::measure(self, load).await,
             Cell::Apiserver(transport, wish) => apiserver::measure(self, transport, wish).await,
+            Cell::Relay => closed::relays(self).await,
             Cell::Latency => open::measure(self).await,
             Cell::Handshakes => handshakes::measure(self).await,
             Cell::IdleConnections(kind) => idle::connections(self, kind).await,
