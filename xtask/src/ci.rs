@@ -25,7 +25,8 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("lints", || {
         run(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
         // Not among all targets, because it is not among the tests that `cargo test` runs.
-        run(&mut cargo(["clippy", "--package", "usher-tests", "--test", "e2e", "--", "-D", "warnings"]))
+        let apart = ["--test", "e2e", "--test", "hdr"];
+        run(cargo(["clippy", "--package", "usher-tests"]).args(apart).args(["--", "-D", "warnings"]))
     });
     steps.step("docs", || run(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
     steps.step("licences, bans, sources", deny);
@@ -33,6 +34,7 @@ fn ci(arguments: &[String]) -> Outcome {
     // With what the tests have built: whether the bench works, not how fast anything is.
     steps
         .step("bench beside other proxies", || (crate::bench::TASK.run)(&["proxy".into(), "--quick".into()]));
+    steps.step("HdrHistogram's own tools read our logs", || (crate::hdr::TASK.run)(&[]));
     steps.step("control plane for the end-to-end tests", || (crate::cluster::TASK.run)(&["build".into()]));
     // The same seed each time, so that a change is not blamed for another one's fault.
     steps.step("end-to-end tests", || e2e::e2e(&["--seed".into(), "1".into()]));

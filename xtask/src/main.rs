@@ -8,6 +8,7 @@ mod ci;
 mod cluster;
 mod demo;
 mod e2e;
+mod hdr;
 mod run;
 mod test;
 mod vectors;
@@ -29,7 +30,7 @@ struct Task {
 
 /// In the order of the help: first what a newcomer wants.
 const TASKS: &[Task] =
-    &[demo::TASK, test::TASK, vectors::TASK, cluster::TASK, e2e::TASK, bench::TASK, ci::TASK];
+    &[demo::TASK, test::TASK, vectors::TASK, cluster::TASK, e2e::TASK, hdr::TASK, bench::TASK, ci::TASK];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -9,9 +9,12 @@ use hdrhistogram::Histogram;
 
 use super::selection::{Selection, Sums};
 use super::{Told, Unit};
+use crate::observe::hdr::formats;
 
 /// Curves that can be told apart.
 const CURVES_MAX: usize = 8;
+/// Points for each halving of the distance to 100 %.
+const TICKS_PER_HALF: u32 = 10;
 /// The most nines that an axis has: beyond, curves of any real count are flat.
 const NINES_MAX: f64 = 7.0;
 
@@ -77,8 +80,10 @@ impl<'a> Picture<'a> {
             sums.iter().map(|(tag, sum)| Curve { tag, points: points(&sum.histogram) }).collect();
         let all = || curves.iter().flat_map(|curve| &curve.points);
         let nines = all().map(|(nines, _)| *nines).fold(1.0, f64::max);
-        let (low, high) = (all().map(|(_, value)| height(*value)), all().map(|(_, value)| height(*value)));
-        let (low, high) = (low.fold(f64::INFINITY, f64::min), high.fold(0.0, f64::max));
+        // Who did not wait at all is drawn at the bottom, without nine empty decades above.
+        let heights = || all().filter(|(_, value)| *value > 0).map(|(_, value)| height(*value));
+        let high = heights().fold(0.0, f64::max);
+        let low = heights().fold(high, f64::min);
         #[expect(clippy::cast_possible_truncation, reason = "logarithms of u64 are from 0 to 19.3")]
         let decades = (low.floor() as i32, (high.ceil() as i32).max(low.floor() as i32 + 1));
         Ok(Self { curves, unit, nines, decades })
@@ -115,13 +120,12 @@ fn height(value: u64) -> f64 {
 }
 
 fn points(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
-    let steps = histogram.iter_quantiles(10);
+    let steps = formats::steps(histogram, TICKS_PER_HALF);
     let point = |quantile: f64, value: u64| {
         let nines = if quantile < 1.0 { -(1.0 - quantile).log10() } else { NINES_MAX };
         (nines.min(NINES_MAX), value)
     };
-    let mut points: Vec<(f64, u64)> =
-        steps.map(|step| point(step.quantile_iterated_to(), step.value_iterated_to())).collect();
+    let mut points: Vec<(f64, u64)> = steps.iter().map(|step| point(step.quantile, step.value)).collect();
     // The largest value has no percentile of its own on this axis: it is put where the last request is.
     #[expect(clippy::cast_precision_loss, reason = "a place in a picture")]
     let last = (histogram.len().max(1) as f64).log10().clamp(0.0, NINES_MAX);

@@ -158,7 +158,7 @@ impl Collector {
         }
         let interval = Interval { start, length, rows };
         if let Some(files) = self.files.as_mut().filter(|_| !interval.rows.is_empty()) {
-            files.append(end.date, &interval.lines()).await;
+            files.append(start, &interval.lines()).await;
         }
         self.history.push(interval);
     }

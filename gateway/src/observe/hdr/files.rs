@@ -85,10 +85,10 @@ impl Files {
         Self { keep, medium, proven: false, open: None, begun: 0, failing: false, counts }
     }
 
-    /// Appends the lines of an interval that ended at `date`. A failure is said once, until it works again, and
+    /// Appends the lines of an interval that began at `start`. A failure is said once, until it works again, and
     /// counted each time.
-    pub async fn append(&mut self, date: Duration, lines: &str) {
-        let result = self.try_append(date, lines).await;
+    pub async fn append(&mut self, start: Duration, lines: &str) {
+        let result = self.try_append(start, lines).await;
         let folder = self.keep.folder.display();
         match result {
             Ok(()) => {
@@ -106,15 +106,15 @@ impl Files {
         }
     }
 
-    async fn try_append(&mut self, date: Duration, lines: &str) -> io::Result<()> {
-        if self.open.as_ref().is_some_and(|open| open.is_over(&self.keep, date, lines.len())) {
+    async fn try_append(&mut self, start: Duration, lines: &str) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.is_over(&self.keep, start, lines.len())) {
             self.open = None;
         }
         if self.open.is_none() {
-            self.begin(date)?;
+            self.begin(start)?;
         }
         let Some(open) = &mut self.open else { return Ok(()) };
-        let mut bytes = if open.len == 0 { hlog::header(date) } else { String::new() };
+        let mut bytes = if open.len == 0 { hlog::header(start) } else { String::new() };
         bytes.push_str(lines);
         let len = bytes.len() as u64;
         let mut written = open.file.append(bytes.as_bytes(), open.len).await;
@@ -135,9 +135,10 @@ impl Files {
         open.file.sync().await
     }
 
-    fn begin(&mut self, date: Duration) -> io::Result<()> {
+    /// A file whose first interval begins at `start`.
+    fn begin(&mut self, start: Duration) -> io::Result<()> {
         self.begun += 1;
-        let date_time = OffsetDateTime::UNIX_EPOCH + date;
+        let date_time = OffsetDateTime::UNIX_EPOCH + start;
         let ((year, month, day), (hour, minute, second)) = (date_time.to_calendar_date(), date_time.to_hms());
         let month = u8::from(month);
         let stamp = format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z");
@@ -145,7 +146,7 @@ impl Files {
         let path = self.keep.folder.join(name);
         let file = File::create(&path, self.medium)?;
         tracing::info!(file = %path.display(), medium = self.medium.name(), "histograms are logged");
-        self.open = Some(Open { path, file, len: 0, since: date });
+        self.open = Some(Open { path, file, len: 0, since: start });
         if let Err(error) = self.throw_away() {
             self.counts.errors.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(folder = %self.keep.folder.display(), %error, "old logs of histograms cannot be removed");
@@ -176,9 +177,9 @@ const SUFFIX: &str = ".hlog";
 
 impl Open {
     /// So many bytes more do not belong into it.
-    fn is_over(&self, keep: &Keep, date: Duration, more: usize) -> bool {
+    fn is_over(&self, keep: &Keep, start: Duration, more: usize) -> bool {
         let too_large = self.len > 0 && self.len.saturating_add(more as u64) > keep.size_max;
-        too_large || date.saturating_sub(self.since) >= keep.age_max || self.file.is_removed()
+        too_large || start.saturating_sub(self.since) >= keep.age_max || self.file.is_removed()
     }
 }
 

@@ -53,7 +53,7 @@ pub struct Fault {
 /// ours have 5 000.
 const LINE_MAX: usize = 64 << 20;
 
-/// The lines that a log begins with.
+/// The lines that a log begins with whose first interval begins at `start`: the Java tools leave out what is earlier.
 #[must_use]
 pub fn header(start: Duration) -> String {
     format!(
