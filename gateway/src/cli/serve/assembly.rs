@@ -140,8 +140,8 @@ impl Rooms {
     }
 }
 
-/// The folder of the log is made, if it is to be had.
-pub(super) fn hdr_settings(options: &Options) -> Result<hdr::Settings, String> {
+/// The folder of the log is made, if it is to be had. The log goes by io_uring where the workers do.
+pub(super) fn hdr_settings(options: &Options, io: ring::Io) -> Result<hdr::Settings, String> {
     let given = &options.histograms;
     let log = given.hdr_log_dir.clone().map(|folder| Keep {
         folder,
@@ -150,7 +150,7 @@ pub(super) fn hdr_settings(options: &Options) -> Result<hdr::Settings, String> {
         files_max: given.hdr_log_max_files,
     });
     log.as_ref().map_or(Ok(()), Keep::prepare)?;
-    Ok(hdr::Settings { interval: given.hdr_log_interval, log, uring: true })
+    Ok(hdr::Settings { interval: given.hdr_log_interval, log, uring: io == ring::Io::Uring })
 }
 
 /// How a worker is asked for its histograms.

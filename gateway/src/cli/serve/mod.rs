@@ -71,7 +71,7 @@ fn start(options: &Options) -> Result<Running, String> {
     }
     let io = ring::choose(&options.ring.settings()).map_err(|unavailable| unavailable.to_string())?;
     tracing::info!(io = io.io.name(), reason = io.reason, "way of I/O");
-    let hdr_settings = assembly::hdr_settings(options)?;
+    let hdr_settings = assembly::hdr_settings(options, io.io)?;
     let (mut feeds, filled) = hdr::feeds(1);
     let mut worker_settings = rooms.worker_settings(options, memory_limit)?;
     worker_settings.hdr = feeds.pop();
