@@ -1,5 +1,8 @@
 //! Floods over HTTP/2: each hurts only the connection it comes from.
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+
 use crate::bystander::{assert_cut_for, beside_a_bystander, glitches, seats};
 use crate::h2::{
     ENHANCE_YOUR_CALM, H2, flag, frame, get, kind, literal, number, post, remembered, request, settings,
@@ -303,5 +306,90 @@ fn more_header_lines_than_there_may_be() {
             }
         }
         assert_cut_for(usher, "header-list");
+    });
+}
+
+#[test]
+fn what_breaks_the_protocol_ends_its_connection() {
+    beside_a_bystander(setup(), |usher| {
+        let whole = flag::END_HEADERS | flag::END_STREAM;
+        let block = request("GET", HOLD, "alice");
+        let faults = [
+            ("a push from a client", frame(5, whole, 1, &block)),
+            ("data without a stream", frame(kind::DATA, 0, 0, b"x")),
+            ("data for a stream that nobody opened", frame(kind::DATA, 0, 9, b"x")),
+            ("a stream of the server's", frame(kind::HEADERS, whole, 2, &block)),
+            ("a stream that was passed over", [get(7, HOLD, "alice"), get(5, HOLD, "alice")].concat()),
+            ("settings of half a parameter", frame(kind::SETTINGS, 0, 0, &[0; 5])),
+            ("settings acknowledged again", frame(kind::SETTINGS, flag::ACK, 0, &[])),
+            ("a ping that is too short", frame(kind::PING, 0, 0, &[0; 7])),
+            ("a window that grows by nothing", number(kind::WINDOW_UPDATE, 0, 0)),
+            ("a continuation of nothing", frame(kind::CONTINUATION, flag::END_HEADERS, 1, &block)),
+            ("another frame within a header", {
+                [frame(kind::HEADERS, 0, 1, &block), frame(kind::PING, 0, 0, &[0; 8])].concat()
+            }),
+            ("a frame that is too large", frame(kind::DATA, 0, 1, &[0; 16_385])),
+            ("a header list that is no HPACK", frame(kind::HEADERS, whole, 1, &[0xff; 40])),
+        ];
+        let count = faults.len();
+        for (what, fault) in faults {
+            let mut client = connect(usher);
+            assert!(client.send(&fault), "{what}");
+            assert!(client.goodbye().is_some_and(|code| code != 0), "{what}");
+        }
+        let counted = glitches(usher, "connection-error");
+        assert!(
+            (counted - f64::from(u32::try_from(count).expect("few"))).abs() < 0.5,
+            "{counted} of {count}"
+        );
+    });
+}
+
+#[test]
+fn honest_clients_come_nowhere_near_the_limit() {
+    const LARGE: usize = 8 << 20;
+    let upstream = Upstream::with(|request, stream, gate| {
+        if request.target.contains("hold") {
+            gate.pass();
+        }
+        let size = if request.target.contains("large") { LARGE } else { 10 };
+        crate::upstream::answer(stream, "200 OK", &"x".repeat(size))
+    });
+    // A tenth of the default.
+    let setup = Setup::new(upstream.address).flag("--max-glitches=1000");
+    beside_a_bystander(setup, |usher| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut client = crate::gone::connect(usher.address, usher.tls(None, &[b"h2"])).await;
+            let mut ask = |path: &str| {
+                let request = http::Request::get(format!("https://{}{path}", usher.address))
+                    .header("authorization", "Bearer master")
+                    .body(Empty::<Bytes>::new())
+                    .expect("a request");
+                client.send_request(request)
+            };
+            for _ in 0..200 {
+                let answer = ask(CONFIG_MAPS).await.expect("served");
+                answer.into_body().collect().await.expect("a body");
+            }
+            for _ in 0..2 {
+                let large = ask("/api/v1/namespaces/default/configmaps/large").await.expect("served");
+                let body = large.into_body().collect().await.expect("a body").to_bytes();
+                assert_eq!(body.len(), LARGE);
+            }
+            // As many watches as it may have, cancelled at once.
+            let watches: Vec<_> = (0..90).map(|_| tokio::spawn(ask(HOLD))).collect();
+            while upstream.held() < 90 {
+                tokio::task::yield_now().await;
+            }
+            drop(watches.into_iter().map(|watch| watch.abort()).collect::<Vec<_>>());
+            let answer = ask(CONFIG_MAPS).await.expect("served on the same connection");
+            answer.into_body().collect().await.expect("a body");
+        });
+        for kind in ["window-update", "ping", "unasked-ack", "provoked-reset", "tiny-data"] {
+            assert!(glitches(usher, kind) < 0.5, "{kind}");
+        }
+        assert!(usher.metric("usher_connections_cut_total", "") < 0.5);
+        upstream.release(90);
     });
 }

@@ -101,12 +101,16 @@ fn gone_while_waiting_and_executing_over_http2() {
     assert_eq!(upstream.held(), 1, "the one that left never ran");
 }
 
-async fn connect(address: SocketAddr, tls: Arc<ClientConfig>) -> http2::SendRequest<Empty<Bytes>> {
+/// An honest HTTP/2 client.
+pub(crate) async fn connect(address: SocketAddr, tls: Arc<ClientConfig>) -> http2::SendRequest<Empty<Bytes>> {
     let socket = tokio::net::TcpStream::connect(address).await.expect("usher listens");
     let name = ServerName::IpAddress(address.ip().into());
     let stream = tokio_rustls::TlsConnector::from(tls).connect(name, socket).await.expect("TLS");
-    let (sender, connection) =
-        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .adaptive_window(true)
+        .handshake(TokioIo::new(stream))
+        .await
+        .expect("HTTP/2");
     tokio::spawn(connection);
     sender
 }

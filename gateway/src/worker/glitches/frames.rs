@@ -122,6 +122,12 @@ impl Frames {
             let skipped = bytes.len().min(self.skip as usize);
             *bytes = &bytes[skipped..];
             self.skip -= u32::try_from(skipped).unwrap_or(self.skip);
+            if let (Awaited::Head, 0, Some((head, rest))) =
+                (self.awaited, self.part_length, bytes.split_first_chunk())
+            {
+                (self.part, *bytes) = (*head, rest); // the same as below, for nearly all
+                return Some(self.complete());
+            }
             let wanted = self.awaited.bytes();
             let (have, missing) = (self.part_length, wanted - self.part_length);
             let taken = missing.min(bytes.len());
