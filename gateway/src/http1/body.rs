@@ -250,6 +250,7 @@ impl Chunked {
             (At::DataCr | At::DataLf | At::Data, _) => Err(Fault::ChunkEnd),
             (At::Line, b'\r') => Ok(At::EndLf),
             (At::Trailer, b'\r') => self.trailer_byte(byte, At::TrailerLf),
+            (At::Line | At::Trailer, b'\n') => Err(Fault::Trailers),
             (At::Line | At::Trailer, _) => self.trailer_byte(byte, At::Trailer),
             (At::TrailerLf, b'\n') => self.trailer_byte(byte, At::Line),
             (At::TrailerLf | At::EndLf, _) => Err(Fault::Trailers),

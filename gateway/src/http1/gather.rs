@@ -53,7 +53,11 @@ impl Gather {
 
 /// Bytes of empty lines, which may precede a request (RFC 9112, section 2.2).
 fn empty_lines(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
+    let mut rest = bytes;
+    while let [b'\n', after @ ..] | [b'\r', b'\n', after @ ..] = rest {
+        rest = after;
+    }
+    bytes.len() - rest.len()
 }
 
 /// Whether an empty line ends in what came after the first `before` bytes.

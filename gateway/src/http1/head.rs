@@ -257,7 +257,7 @@ impl Seen {
                 }
             }
             TRANSFER_ENCODING => {
-                for coding in tokens(value) {
+                for coding in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
                     self.coding = Some(match self.coding {
                         None if is_chunked => Coding::Chunked,
@@ -266,7 +266,6 @@ impl Seen {
                         _ => Coding::NotChunked,
                     });
                 }
-                self.coding.get_or_insert(Coding::NotChunked);
             }
             CONNECTION => {
                 self.close |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"close"));
@@ -314,11 +313,11 @@ impl Seen {
     }
 }
 
-/// Lengths from here on are refused: hyper keeps them for meanings of its own, and no sum with one can overflow.
+/// Longer lengths are refused: hyper keeps them for meanings of its own, and no sum with one can overflow.
 const LENGTH_MAX: u64 = u64::MAX - 2;
 
 fn length_of(length: u64) -> Result<Framing, Fault> {
-    if length < LENGTH_MAX { Ok(Framing::of_length(length)) } else { Err(Fault::Length) }
+    if length <= LENGTH_MAX { Ok(Framing::of_length(length)) } else { Err(Fault::Length) }
 }
 
 /// A number that is digits and nothing else.

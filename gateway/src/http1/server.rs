@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRAILER};
 use http::{Method, Request, Response, StatusCode, Version, response};
 use http_body::Body;
 
@@ -281,6 +281,9 @@ where
             head.status = StatusCode::INTERNAL_SERVER_ERROR; // no answer at all, and never the last
         }
         let (framing, length) = framing(&head, &body, asked);
+        if framing == Framing::None || asked.is_http10 {
+            head.headers.remove(TRAILER); // there will be none
+        }
         let then = if head.status == StatusCode::SWITCHING_PROTOCOLS {
             Then::Switch
         } else if self.last

@@ -69,6 +69,8 @@ fn chunks_are_read_strictly() {
         ("0\r\nA : b\r\n\r\n", Err(Fault::Trailers)),
         ("0\r\nA: b\n\r\n\r\n", Err(Fault::Trailers)),
         ("0\r\n B\r\n\r\n", Err(Fault::Trailers)),
+        ("0\r\nA: b\nC: d\r\n\r\n", Err(Fault::Trailers)),
+        ("0\r\n\n", Err(Fault::Trailers)),
         ("0\r\n\rX", Err(Fault::Trailers)),
     ] {
         assert_eq!(chunked(bytes), body.map(|body| body.map(str::to_owned)), "{bytes:?}");

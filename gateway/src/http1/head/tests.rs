@@ -92,6 +92,8 @@ fn a_request_has_one_framing_or_none() {
         ("Transfer-Encoding: identity", Err(Fault::NotChunked)),
         ("Transfer-Encoding: xchunked", Err(Fault::NotChunked)),
         ("Transfer-Encoding: chunked;a=b", Err(Fault::NotChunked)),
+        ("Transfer-Encoding: chunked,", Err(Fault::NotChunked)),
+        ("Transfer-Encoding: ,chunked", Err(Fault::CodingUnknown)),
         ("Transfer-Encoding:", Err(Fault::NotChunked)),
         ("Transfer-Encoding: chunked\r\nContent-Length: 5", Err(Fault::LengthAndCoding)),
         ("Content-Length: 5\r\nTransfer-Encoding: chunked", Err(Fault::LengthAndCoding)),
@@ -174,7 +176,7 @@ fn heads_have_limits() {
 
 /// As much of an outcome as can be compared.
 fn outcome(fed: Result<Option<(RequestHead, usize)>, Fault>) -> Result<Option<String>, Fault> {
-    fed.map(|fed| fed.map(|(head, _)| format!("{head:?}")))
+    fed.map(|fed| fed.map(|(head, _)| format!("{:?}", RequestHead { used: 0, ..head })))
 }
 
 /// Feeds `bytes` in pieces that end at `cuts`; the outcome, and how many bytes were used.
@@ -218,6 +220,20 @@ fn arb_request() -> impl Strategy<Value = Vec<u8>> {
         lines.iter().for_each(|line| head.extend([line, end]));
         (head + end + "what follows").into_bytes()
     })
+}
+
+#[test]
+fn empty_lines_may_precede_a_request_but_no_bare_cr() {
+    for before in ["\r\n", "\n", "\r\n\r\n\n"] {
+        let bytes = format!("{before}GET / HTTP/1.1\r\n\r\n");
+        for cut in 0..bytes.len() {
+            assert!(
+                matches!(fed_in_pieces(bytes.as_bytes(), &[cut]), (Ok(Some(_)), used) if used == bytes.len())
+            );
+        }
+    }
+    let (fed, _) = fed_in_pieces(b"\rGET / HTTP/1.1\r\n\r\n", &[]);
+    assert_eq!(fed, Err(Fault::FirstLine));
 }
 
 proptest! {
