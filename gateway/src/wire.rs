@@ -1,52 +1,50 @@
 //! A connection's bytes over the ring, plain or under TLS: the same for clients and for apiservers.
 
-use std::io::{self, Write as _};
-use std::ops::DerefMut;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rustls::{ConnectionCommon, SideData};
 use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::TlsStream;
 use usher_flowcontrol::units::Nanos;
 
-use crate::ring::{Chunk, Stream};
+use crate::ring::{Chunk, HIGH_WATER, Stream};
+use crate::tls;
 
 /// A connection's bytes.
 #[derive(Debug)]
 pub struct Wire {
     transport: Transport,
-    /// Bytes that were read ahead and are to be read again.
-    early: Bytes,
+    /// Bytes that were received and are to be read.
+    early: Chunk,
 }
 
 #[derive(Debug)]
 enum Transport {
     Plain(Stream),
     /// Handshake done.
-    Tls(Box<TlsStream<Stream>>),
+    Tls(Box<tls::Stream>),
 }
 
 impl Wire {
     /// Bytes as they are.
     #[must_use]
     pub fn plain(stream: Stream) -> Self {
-        Self { transport: Transport::Plain(stream), early: Bytes::new() }
+        Self { transport: Transport::Plain(stream), early: Chunk::default() }
     }
 
     /// Under TLS, handshake done.
     #[must_use]
-    pub fn tls(stream: TlsStream<Stream>) -> Self {
-        Self { transport: Transport::Tls(Box::new(stream)), early: Bytes::new() }
+    pub fn tls(stream: tls::Stream) -> Self {
+        Self { transport: Transport::Tls(Box::new(stream)), early: Chunk::default() }
     }
 
     /// The next reads give these bytes (which somebody read too early) before any others.
     #[must_use]
     pub fn unread(mut self, early: Bytes) -> Self {
         debug_assert!(self.early.is_empty(), "read ahead once");
-        self.early = early;
+        self.early = Chunk::from(Vec::from(early));
         self
     }
 
@@ -55,7 +53,7 @@ impl Wire {
     pub fn stream(&self) -> &Stream {
         match &self.transport {
             Transport::Plain(stream) => stream,
-            Transport::Tls(tls) => tls.get_ref().0,
+            Transport::Tls(tls) => tls.below(),
         }
     }
 
@@ -64,7 +62,7 @@ impl Wire {
     pub fn protocol(&self) -> Option<&[u8]> {
         match &self.transport {
             Transport::Plain(_) => None,
-            Transport::Tls(tls) => tls.get_ref().1.alpn_protocol(),
+            Transport::Tls(tls) => tls.protocol(),
         }
     }
 
@@ -73,28 +71,30 @@ impl Wire {
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         match &self.transport {
             Transport::Plain(_) => &[],
-            Transport::Tls(tls) => tls.get_ref().1.peer_certificates().unwrap_or_default(),
+            Transport::Tls(tls) => tls.peer_certificates(),
         }
     }
 }
 
 impl Wire {
+    /// The peer's certificate chain is needed no more.
+    pub fn forget_peer_certificates(&mut self) {
+        if let Transport::Tls(tls) = &mut self.transport {
+            tls.forget_peer_certificates();
+        }
+    }
+
     /// The next bytes; an empty chunk is the peer's end. Nothing is held while nothing is there.
     ///
     /// # Errors
-    /// The connection is broken, or what came is not TLS.
+    /// The connection is broken, or what came is not TLS; `UnexpectedEof` if a peer under TLS ended without saying so.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Chunk>> {
         if !self.early.is_empty() {
-            return Poll::Ready(Ok(Chunk::from(&std::mem::take(&mut self.early)[..])));
+            return Poll::Ready(Ok(std::mem::take(&mut self.early)));
         }
         match &mut self.transport {
             Transport::Plain(stream) => stream.poll_recv(cx),
-            Transport::Tls(tls) => {
-                let mut record = [0; RECORD_BYTES];
-                let mut buf = ReadBuf::new(&mut record);
-                ready!(Pin::new(tls).poll_read(cx, &mut buf))?;
-                Poll::Ready(Ok(Chunk::from(buf.filled())))
-            }
+            Transport::Tls(tls) => tls.poll_recv(cx),
         }
     }
 
@@ -103,7 +103,10 @@ impl Wire {
     /// # Errors
     /// The connection is broken.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_room(cx)
+        match &self.transport {
+            Transport::Plain(stream) => stream.poll_room(cx),
+            Transport::Tls(tls) => tls.poll_room(cx),
+        }
     }
 
     /// The kernel has taken all that was put.
@@ -111,7 +114,10 @@ impl Wire {
     /// # Errors
     /// The connection is broken.
     pub fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_sent(cx)
+        match &self.transport {
+            Transport::Plain(stream) => stream.poll_sent(cx),
+            Transport::Tls(tls) => tls.poll_sent(cx),
+        }
     }
 
     /// Our side is closed once everything is sent.
@@ -121,7 +127,7 @@ impl Wire {
     pub fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.transport {
             Transport::Plain(stream) => stream.poll_close(cx),
-            Transport::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+            Transport::Tls(tls) => tls.poll_close(cx),
         }
     }
 
@@ -129,7 +135,7 @@ impl Wire {
     pub fn put(&mut self, bytes: &[u8]) {
         match &mut self.transport {
             Transport::Plain(stream) => stream.put(bytes),
-            Transport::Tls(tls) => seal(tls, bytes),
+            Transport::Tls(tls) => tls.put(bytes),
         }
     }
 
@@ -137,14 +143,17 @@ impl Wire {
     pub fn put_bytes(&mut self, bytes: Bytes) {
         match &mut self.transport {
             Transport::Plain(stream) => stream.put_bytes(bytes),
-            Transport::Tls(tls) => seal(tls, &bytes),
+            Transport::Tls(tls) => tls.put_bytes(&bytes),
         }
     }
 
     /// Bytes put that the kernel has not taken, as they travel.
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.stream().unsent()
+        match &self.transport {
+            Transport::Plain(stream) => stream.unsent(),
+            Transport::Tls(tls) => tls.unsent(),
+        }
     }
 
     /// Since when the kernel takes nothing of what is unsent: the peer does not read.
@@ -154,66 +163,35 @@ impl Wire {
     }
 }
 
-/// Most bytes of a TLS record in the clear (RFC 8446 §5.1).
-const RECORD_BYTES: usize = 16 * 1024;
-
-/// Puts bytes under TLS.
-fn seal(tls: &mut TlsStream<Stream>, bytes: &[u8]) {
-    match tls {
-        TlsStream::Client(tls) => seal_on(tls.get_mut(), bytes),
-        TlsStream::Server(tls) => seal_on(tls.get_mut(), bytes),
-    }
-}
-
-fn seal_on<Session, Side>((stream, session): (&mut Stream, &mut Session), mut bytes: &[u8])
-where
-    Session: DerefMut<Target = ConnectionCommon<Side>>,
-    Side: SideData,
-{
-    // Neither fails: one writes to memory, the other puts. A session that takes nothing is broken.
-    while !bytes.is_empty()
-        && let Ok(sealed @ 1..) = session.writer().write(bytes)
-    {
-        bytes = &bytes[sealed..];
-        while session.wants_write() && session.write_tls(&mut Put(stream)).is_ok_and(|put| put > 0) {}
-    }
-}
-
-/// Sealed bytes to a connection.
-struct Put<'a>(&'a Stream);
-
-impl io::Write for Put<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.put(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+/// Bytes taken of a write at once: a client that does not read must not make us hold all that hyper has.
+const TAKEN_MAX: usize = HIGH_WATER;
 
 impl AsyncRead for Wire {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let wire = self.get_mut();
-        if !wire.early.is_empty() {
-            let now = wire.early.split_to(wire.early.len().min(buf.remaining()));
-            buf.put_slice(&now);
-            return Poll::Ready(Ok(()));
+        if wire.early.is_empty() {
+            match &mut wire.transport {
+                Transport::Plain(stream) => return Pin::new(stream).poll_read(cx, buf),
+                Transport::Tls(tls) => wire.early = ready!(tls.poll_recv(cx))?,
+            }
         }
-        match &mut wire.transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Transport::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        let now = wire.early.len().min(buf.remaining());
+        buf.put_slice(&wire.early[..now]);
+        wire.early.advance(now);
+        if wire.early.is_empty() {
+            wire.early = Chunk::default(); // an idle connection holds nothing
         }
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Transport::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
-        }
+        let wire = self.get_mut();
+        ready!(wire.poll_room(cx))?;
+        let taken = buf.len().min(TAKEN_MAX);
+        wire.put(&buf[..taken]);
+        Poll::Ready(Ok(taken))
     }
 
     fn poll_write_vectored(
@@ -221,30 +199,30 @@ impl AsyncWrite for Wire {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Transport::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        let wire = self.get_mut();
+        ready!(wire.poll_room(cx))?;
+        let mut taken = 0;
+        for buf in bufs {
+            let now = buf.len().min(TAKEN_MAX - taken);
+            wire.put(&buf[..now]);
+            taken += now;
         }
+        Poll::Ready(Ok(taken))
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.transport {
-            Transport::Plain(stream) => stream.is_write_vectored(),
-            Transport::Tls(tls) => tls.is_write_vectored(),
-        }
+        true
     }
 
+    /// Nothing to do: all is sent at the end of the turn.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.get_mut().transport {
             Transport::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Transport::Tls(tls) => Pin::new(tls).poll_flush(cx),
+            Transport::Tls(_) => Poll::Ready(Ok(())),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().transport {
-            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Transport::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-        }
+        self.get_mut().poll_close(cx)
     }
 }

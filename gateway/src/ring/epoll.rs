@@ -19,13 +19,13 @@ use usher_flowcontrol::units::Nanos;
 
 use super::outgoing::{HIGH_WATER, Outgoing, PIECES_MAX};
 use super::socket::{abort, prepare};
-use super::{Chunk, clock, timer};
+use super::{Chunk, clock, ending, timer};
 
 /// See [`super::run`].
 pub(super) fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tasks = LocalSet::new();
-    Ok(runtime.block_on(async {
+    let done = runtime.block_on(async {
         let mut turns = pin!(tasks.run_until(future));
         let mut alarm = Alarm::default();
         poll_fn(|cx| {
@@ -39,7 +39,10 @@ pub(super) fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
             turned
         })
         .await
-    }))
+    });
+    drop(tasks);
+    ending::forget();
+    Ok(done)
 }
 
 /// Wakes the runtime when the next timer is due.
@@ -92,6 +95,7 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// The end of a turn: what its tasks have put goes out.
 pub(super) fn flush(tasks: &LocalSet) {
+    ending::call();
     let dirty = DIRTY.take();
     for socketed in dirty {
         let mut cx = Context::from_waker(Waker::noop());
@@ -236,6 +240,10 @@ impl Stream {
     /// Sends these bytes at the end of the turn; does not copy them if they are many.
     pub(super) fn put_bytes(&self, bytes: Bytes) {
         self.0.put(|outgoing| outgoing.put_bytes(bytes));
+    }
+
+    pub(super) fn put_with(&self, count: usize, fill: impl FnOnce(&mut [u8])) {
+        self.0.put(|outgoing| outgoing.put_with(count, fill));
     }
 
     pub(super) fn abort(&self) {

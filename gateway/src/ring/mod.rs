@@ -8,6 +8,7 @@
 
 mod chunk;
 mod clock;
+mod ending;
 mod epoll;
 mod look;
 mod mailbox;
@@ -21,6 +22,7 @@ mod uring;
 
 pub use chunk::Chunk;
 pub use clock::{date, now, precise, wall};
+pub use ending::{AtEnd, at_end};
 pub use look::{Look, look};
 pub use mailbox::{Full, Mailbox, Post, mailbox};
 pub use outgoing::HIGH_WATER;

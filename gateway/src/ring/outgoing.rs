@@ -52,6 +52,18 @@ impl Outgoing {
         self.pieces.push_back(bytes);
     }
 
+    /// `count` bytes that `fill` writes in place.
+    pub(super) fn put_with(&mut self, count: usize, fill: impl FnOnce(&mut [u8])) {
+        let used = self.tail.len();
+        if used > 0 && count >= COPIED_BELOW && self.tail.capacity() - used < count {
+            self.pieces.push_back(std::mem::take(&mut self.tail).freeze()); // growing it would copy it
+        }
+        let start = self.tail.len();
+        self.tail.resize(start + count, 0);
+        fill(&mut self.tail[start..]);
+        self.unsent += count;
+    }
+
     /// Bytes that the kernel has not taken.
     pub(super) fn unsent(&self) -> usize {
         self.unsent
@@ -152,7 +164,10 @@ mod tests {
             outgoing.put_bytes(big.clone());
             outgoing.put_bytes(Bytes::from_static(b"small"));
             outgoing.put(b"end");
-            let expected = [b"head", &big[..], b"small", b"end"].concat();
+            outgoing.put_with(6, |bytes| bytes.copy_from_slice(b"filled"));
+            outgoing.put_with(big.len(), |bytes| bytes.fill(9));
+            let nines = vec![9; big.len()];
+            let expected = [b"head", &big[..], b"small", b"end", b"filled", &nines].concat();
             assert_eq!(outgoing.unsent(), expected.len());
             let mut sent = Vec::new();
             while outgoing.unsent() > 0 {

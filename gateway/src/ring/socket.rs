@@ -174,6 +174,11 @@ impl Stream {
         either!(self.0, stream => stream.put_bytes(bytes));
     }
 
+    /// Sends `count` bytes at the end of the turn, written by `fill` where they will be sent from.
+    pub fn put_with(&self, count: usize, fill: impl FnOnce(&mut [u8])) {
+        either!(self.0, stream => stream.put_with(count, fill));
+    }
+
     /// From now on closing it throws away what the peer has not taken, here and in the kernel, and the peer sees a
     /// reset. (Closed otherwise, it would hold the kernel's memory for as long as the peer keeps its window shut.)
     pub fn abort(&self) {

@@ -131,6 +131,7 @@ impl Pair {
         let with_alpn = |protocol: &[u8]| {
             let mut config = config(files, contents, presents)?;
             config.alpn_protocols = vec![protocol.to_vec()];
+            config.enable_secret_extraction = true; // records are opened and sealed by `super::record`
             Ok(Arc::new(config))
         };
         Ok(Pair { http1: with_alpn(b"http/1.1")?, http2: with_alpn(b"h2")? })

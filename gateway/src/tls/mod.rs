@@ -8,8 +8,20 @@
 //! good token). The handshake proves one thing only: the client holds the certificate's key.
 
 mod client;
+mod failed;
+mod gate;
+mod handshake;
+mod hello;
 mod pem;
+mod record;
+mod sealing;
 mod server;
+mod stream;
+
+pub use failed::{Failed, Reason};
+pub use gate::Gate;
+pub use handshake::{HANDSHAKE_BYTES_MAX, accept, connect};
+pub use stream::{Observer, Stream, Trouble};
 
 pub use client::{Client, ClientFiles, Presents, Protocol};
 pub use pem::{certificates, private_key};

@@ -90,6 +90,7 @@ fn config(files: &ServerFiles, contents: &Contents) -> Result<ServerConfig, File
     // Tickets instead of a table of sessions: resuming costs no memory here. A ticket holds the client's
     // chain as it was first sent; identity verifies that chain anew for every connection, resumed or not, so a
     // ticket outlives neither a certificate nor a CA. Each configuration has its own ticket keys.
+    config.enable_secret_extraction = true; // records are opened and sealed by `super::record`
     config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().map_err(refuse)?;
     Ok(config)
 }

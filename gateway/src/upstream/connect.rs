@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use http::uri::{Authority, Scheme, Uri};
-use tokio_rustls::{TlsConnector, TlsStream};
 
 use super::{Fault, Presents, Settings};
 use crate::ring;
-use crate::tls::Protocol;
+use crate::tls::{self, Protocol};
 use crate::wire::Wire;
 
 /// Where an apiserver is: `https://HOST:PORT`, or `http://HOST:PORT` for tests.
@@ -83,15 +81,14 @@ pub(super) async fn connect(
     if !server.tls {
         return Ok(Wire::plain(stream));
     }
-    let tls = settings.tls.as_ref().ok_or(Fault::NoTls)?;
-    let config = tls.current(presents, protocol).ok_or(Fault::NoCertificate)?;
-    let name = tls.server_name(&server.host).ok_or(Fault::NoTls)?;
-    let handshake = TlsConnector::from(Arc::clone(&config)).connect(name, stream);
-    let stream = ring::within(settings.handshake_timeout, handshake)
+    let client = settings.tls.as_ref().ok_or(Fault::NoTls)?;
+    let config = client.current(presents, protocol).ok_or(Fault::NoCertificate)?;
+    let name = client.server_name(&server.host).ok_or(Fault::NoTls)?;
+    let stream = ring::within(settings.handshake_timeout, tls::connect(stream, config, name))
         .await
         .ok_or(Fault::HandshakeTimeout)?
-        .map_err(Fault::Handshake)?;
-    Ok(Wire::tls(TlsStream::Client(stream)))
+        .map_err(|failed| Fault::Handshake(failed.into()))?;
+    Ok(Wire::tls(stream))
 }
 
 /// TCP to the first of the host's addresses that takes it.

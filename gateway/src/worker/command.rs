@@ -180,9 +180,14 @@ impl Worker {
             }
             Admit::InFlight(_) => (None, Vec::new()),
         };
+        let counters = Counters {
+            handshakes_delayed: self.handshakes.delayed(),
+            handshakes_half_done: self.handshakes.half_done() as u64,
+            ..self.counters.copy()
+        };
         Snapshot {
             worker: self.settings.name.clone(),
-            counters: self.counters.copy(),
+            counters,
             turned_away: self.turned_away.borrow().clone(),
             glitched: self.glitches.copy(),
             core,

@@ -16,9 +16,7 @@ use http::{Request, Response};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rustls::server::Acceptor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::{LazyConfigAcceptor, TlsStream};
 use usher_flowcontrol::controller::FlowCache;
 use usher_flowcontrol::units::Nanos;
 
@@ -103,6 +101,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes of its own that a closed connection's client may still send.
 const CLOSE_BYTES: u64 = 256 * 1024;
 
+/// What HTTP without TLS hears on a port with TLS: Go's words.
+const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+
 /// Serves a connection to its end.
 pub(super) async fn serve(
     worker: Rc<Worker>,
@@ -119,8 +120,9 @@ pub(super) async fn serve(
         () = drain.wait() => return, // nothing has been asked yet
         () = member.told() => return,
     };
-    let Some((wire, is_http2)) = begun else { return };
+    let Some((mut wire, is_http2)) = begun else { return };
     let who = worker.settings.authenticator.connection(peer, wire.peer_certificates(), ring::wall());
+    wire.forget_peer_certificates();
     let client = Rc::new(Client {
         worker,
         who,
@@ -142,7 +144,7 @@ pub(super) async fn serve(
 /// Bytes in the clear, and whether they are HTTP/2's.
 async fn begin(
     worker: &Worker,
-    glitches: &Glitches,
+    glitches: &Rc<Glitches>,
     stream: Stream,
     tls: Option<&tls::Server>,
 ) -> Option<(Wire, bool)> {
@@ -152,30 +154,32 @@ async fn begin(
     Some((wire, is_http2))
 }
 
-/// TLS, within its time, when it is its turn. A client that says nothing takes no turn from those who do.
-async fn handshake(worker: &Worker, glitches: &Glitches, stream: Stream, tls: &tls::Server) -> Option<Wire> {
-    let limited = async {
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        if worker.handshakes.available_permits() == 0 {
-            worker.counters.handshakes_delayed.add();
-        }
-        let _turn = worker.handshakes.acquire().await;
-        hello.into_stream(tls.current()).await
-    };
-    match ring::within(worker.settings.limits.handshake_timeout, limited).await {
-        Some(Ok(stream)) => Some(Wire::tls(TlsStream::Server(stream))),
-        Some(Err(error)) => {
-            worker.counters.handshakes_failed.add();
+/// TLS, within its time, when it is its turn.
+async fn handshake(
+    worker: &Worker,
+    glitches: &Rc<Glitches>,
+    stream: Stream,
+    server: &tls::Server,
+) -> Option<Wire> {
+    let observer = Rc::clone(glitches) as Rc<dyn tls::Observer>;
+    let accepting = tls::accept(stream.clone(), server, &worker.handshakes, Some(observer));
+    match ring::within(worker.settings.limits.handshake_timeout, Box::pin(accepting)).await {
+        Some(Ok(stream)) => return Some(Wire::tls(stream)),
+        Some(Err(failed)) => {
+            worker.counters.handshake_failed(failed.reason());
             glitches.note(Glitch::HandshakeFailed);
-            tracing::debug!(worker = worker.settings.name, %error, "a TLS handshake failed");
-            None
+            tracing::debug!(worker = worker.settings.name, %failed, "a TLS handshake failed");
+            if matches!(failed, tls::Failed::PlainHttp) {
+                stream.put(NOT_TLS);
+                close(Wire::plain(stream)).await;
+            }
         }
         None => {
             worker.counters.handshakes_timed_out.add();
             glitches.note(Glitch::HandshakeTimeout);
-            None
         }
     }
+    None
 }
 
 /// Plain HTTP: whether it begins like HTTP/2.

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use crate::tls::Reason;
+
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// A worker's numbers at one moment.
@@ -53,10 +55,26 @@ counters! {
     accept_failed,
     /// TLS handshakes that had to wait for their turn.
     handshakes_delayed,
-    /// TLS handshakes that failed.
-    handshakes_failed,
+    /// TLS handshakes half done now.
+    handshakes_half_done,
     /// TLS handshakes that took too long.
     handshakes_timed_out,
+    /// TLS handshakes whose client hung up.
+    handshakes_closed,
+    /// TLS handshakes that began with something else.
+    handshakes_not_tls,
+    /// TLS handshakes with too many bytes.
+    handshakes_too_long,
+    /// TLS handshakes cut because too many were half done.
+    handshakes_crowded,
+    /// TLS handshakes without a version, cipher or key exchange in common.
+    handshakes_incompatible,
+    /// TLS handshakes with a certificate that cannot be used, or not its key.
+    handshakes_certificate,
+    /// TLS handshakes that the client refused.
+    handshakes_refused,
+    /// TLS handshakes that broke the protocol.
+    handshakes_protocol,
     /// Connections closed because a header took too long.
     header_timeouts,
     /// Connections closed because nothing happened on them.
@@ -133,6 +151,23 @@ counters! {
     tunnels_open,
     /// Panics contained.
     panics,
+}
+
+impl Counting {
+    /// A TLS handshake came to nothing.
+    pub(super) fn handshake_failed(&self, reason: Reason) {
+        let count = match reason {
+            Reason::Closed => &self.handshakes_closed,
+            Reason::NotTls => &self.handshakes_not_tls,
+            Reason::TooLong => &self.handshakes_too_long,
+            Reason::Crowded => &self.handshakes_crowded,
+            Reason::Incompatible => &self.handshakes_incompatible,
+            Reason::Certificate => &self.handshakes_certificate,
+            Reason::Refused => &self.handshakes_refused,
+            Reason::Protocol => &self.handshakes_protocol,
+        };
+        count.add();
+    }
 }
 
 /// One number.

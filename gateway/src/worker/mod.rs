@@ -44,12 +44,13 @@ pub use turned_away::TurnedAway;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use usher_flowcontrol::estimate::Statistics;
 use usher_flowcontrol::units::Nanos;
 use usher_flowcontrol::watches::Watches;
 
 use crate::observe::hdr::Recorder;
+use crate::tls;
 use crate::upstream::Upstream;
 use admission::Admission;
 use ahead::Ahead;
@@ -78,7 +79,7 @@ struct Worker {
     /// Objects that there are, for the cost of lists.
     statistics: RefCell<Statistics>,
     /// TLS handshakes take turns.
-    handshakes: Semaphore,
+    handshakes: Rc<tls::Gate>,
     /// Open connections.
     roster: Rc<Roster>,
     /// Answers under way.
@@ -119,7 +120,7 @@ impl Worker {
             glitches: Tally::new(settings.limits.glitches),
             watches: RefCell::default(),
             statistics: RefCell::default(),
-            handshakes: Semaphore::new(settings.limits.handshakes),
+            handshakes: tls::Gate::new(settings.limits.handshakes),
             roster: Rc::default(),
             readers: Rc::default(),
             scarcity: Scarcity::new(),

@@ -80,8 +80,9 @@ pub struct Limits {
     /// Connections. With more, nobody is accepted until one ends: the kernel's backlog waits. A cluster of
     /// 5 000 nodes has some 15 000 (kubelet, proxy, agents), shared by the workers.
     pub connections: usize,
-    /// TLS handshakes at once. One costs about a millisecond of a core; a storm of them must leave the worker
-    /// some turns for the requests.
+    /// TLS handshakes that we have answered once and that are not complete. With more, the oldest goes. A core
+    /// does some thousands a second and a client takes a round trip to go on, so even in a storm of honest ones some
+    /// hundreds are half done; each holds 10 to 100 KiB.
     pub handshakes: usize,
     /// From accept to the end of the handshake.
     pub handshake_timeout: Duration,
@@ -124,7 +125,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 16_384,
-            handshakes: 64,
+            handshakes: 1024,
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(32),
             body_timeout: Duration::from_secs(10),

@@ -222,7 +222,7 @@ pub struct Limits {
     /// Memory to keep to: 512Mi, 2Gi; 0 for none. Without it what the control group leaves, or half of the machine's
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory_limit: Option<u64>,
-    /// TLS handshakes in progress at a time
+    /// TLS handshakes half done at a time; with more, the oldest is cut
     #[arg(long, value_name = "N", default_value_t = worker::Limits::default().handshakes)]
     pub max_handshakes: usize,
     /// How long a TLS handshake may take

@@ -71,8 +71,6 @@ static COUNTED: &[Counted] = &[
         &["reason"],
         "Connections that usher ended, or that broke.",
         &[
-            (&["handshake-failed"], |c| c.handshakes_failed),
-            (&["handshake-time-out"], |c| c.handshakes_timed_out),
             (&["header-time-out"], |c| c.header_timeouts),
             (&["idle"], |c| c.idle_timeouts),
             (&["memory"], |c| c.connections_shed),
@@ -82,8 +80,29 @@ static COUNTED: &[Counted] = &[
     counter(
         "usher_handshakes_delayed_total",
         &[],
-        "TLS handshakes that had to wait for their turn (--max-handshakes).",
+        "TLS handshakes that had to wait for their turn.",
         &[(&[], |c| c.handshakes_delayed)],
+    ),
+    counter(
+        "usher_handshakes_failed_total",
+        &["reason"],
+        "TLS handshakes that came to nothing.",
+        &[
+            (&["time-out"], |c| c.handshakes_timed_out),
+            (&["closed"], |c| c.handshakes_closed),
+            (&["not-tls"], |c| c.handshakes_not_tls),
+            (&["too-long"], |c| c.handshakes_too_long),
+            (&["crowded"], |c| c.handshakes_crowded),
+            (&["incompatible"], |c| c.handshakes_incompatible),
+            (&["certificate"], |c| c.handshakes_certificate),
+            (&["refused"], |c| c.handshakes_refused),
+            (&["protocol"], |c| c.handshakes_protocol),
+        ],
+    ),
+    gauge(
+        "usher_handshakes_half_done",
+        "TLS handshakes answered once and not complete (--max-handshakes).",
+        &[(&[], |c| c.handshakes_half_done)],
     ),
     counter("usher_requests_total", &[], "Requests received.", &[(&[], |c| c.requests)]),
     counter(

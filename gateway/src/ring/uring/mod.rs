@@ -50,7 +50,7 @@ use self::table::{Kind, Place, Table, Token};
 use self::wake::Bell;
 use super::settings::Settings;
 use super::tasks::Tasks;
-use super::{Look, clock, timer};
+use super::{Look, clock, ending, timer};
 
 /// What the ring of this kernel has beyond what is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +155,7 @@ pub(super) fn run<T>(settings: &Settings, future: impl Future<Output = T>) -> io
         if let Some(done) = done {
             return Ok(done);
         }
+        ending::call();
         driver.end_turn();
         let timeout = timer::next_in();
         let waits = is_quiet && tasks.is_quiet() && timeout != Some(Duration::ZERO);
@@ -171,6 +172,7 @@ struct Ends<'a> {
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         self.tasks.close();
+        ending::forget();
         self.driver.shut_down();
         CURRENT.set(None);
     }

@@ -238,6 +238,10 @@ impl Stream {
         self.0.put(|outgoing| outgoing.put_bytes(bytes));
     }
 
+    pub(in crate::ring) fn put_with(&self, count: usize, fill: impl FnOnce(&mut [u8])) {
+        self.0.put(|outgoing| outgoing.put_with(count, fill));
+    }
+
     pub(in crate::ring) fn abort(&self) {
         if let Some(descriptor) = &*self.0.socket.descriptor.borrow() {
             abort(SockRef::from(descriptor));

@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 use usher_flowcontrol::units::Nanos;
 
-use crate::ring;
+use crate::{ring, tls};
 
 macro_rules! glitches {
     ($($(#[doc = $doc:literal])+ $glitch:ident = $name:literal, $weight:literal;)+) => {
@@ -55,6 +55,12 @@ glitches! {
     HandshakeFailed = "handshake-failed", 0;
     /// A TLS handshake took too long. Ends its connection anyway.
     HandshakeTimeout = "handshake-time-out", 0;
+    /// TLS 1.3 KeyUpdate: some microseconds of key derivation for 27 bytes. Honest peers send one every 2^24 records.
+    KeyUpdate = "key-update", 100;
+    /// A TLS record without a byte. Padding against traffic analysis looks like that, and nobody is known to do it.
+    EmptyRecord = "empty-record", 10;
+    /// A TLS warning that ends nothing. More than four end the connection anyway.
+    TlsWarning = "tls-warning", 100;
     /// A request that is no HTTP/1.1. Ends its connection anyway.
     BadSyntax = "bad-syntax", 0;
     /// A header that took longer than `--header-timeout`. Ends its connection anyway.
@@ -173,6 +179,17 @@ impl Glitches {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.over.get()
+    }
+}
+
+impl tls::Observer for Glitches {
+    fn saw(&self, trouble: tls::Trouble) -> bool {
+        self.note(match trouble {
+            tls::Trouble::KeyUpdate => Glitch::KeyUpdate,
+            tls::Trouble::EmptyRecord => Glitch::EmptyRecord,
+            tls::Trouble::Warning => Glitch::TlsWarning,
+        });
+        !self.is_over()
     }
 }
 
