@@ -5,15 +5,18 @@ use super::contestant::{Contestant, Proxy, Target};
 use super::files::{LEVEL, TOKEN};
 use super::generator::Generator;
 use super::process::{Usage, usage};
-use super::programs::PERF;
 use super::report::{Metric, Row};
 use super::upstream::Upstream;
-use super::{Bench, Failure, ask, process};
+use super::{Bench, Failure, ask, programs};
 
 pub(super) const CPU: Metric = Metric::less("µs CPU/request");
 const KERNEL: Metric = Metric::plain("of it kernel");
 const RATE: Metric = Metric::more("requests/s");
-const SYSCALLS: Metric = Metric::less("syscalls/request");
+/// What perf counts, and what it is called per request.
+const COUNTED: [(&str, Metric); 2] = [
+    ("raw_syscalls:sys_enter", Metric::less("syscalls/request")),
+    ("instructions", Metric::less("instructions/request")),
+];
 const UPSTREAM: Metric = Metric::less("upstream µs CPU");
 
 /// What the row without a proxy is called.
@@ -48,9 +51,10 @@ pub(super) async fn rounds(
     }
     let mut rows: Vec<Row> = proxies.iter().map(|proxy| Row::new(&proxy.name)).collect();
     let mut direct = direct.then(|| Row::new(DIRECT));
-    // The first time round, which also makes the connections to the upstream, system calls are counted.
+    // The first time round, which also makes the connections to the upstream, perf counts.
+    let counted: Vec<_> = COUNTED.into_iter().filter(|(event, _)| programs::countable(event)).collect();
     for (proxy, row) in proxies.iter().zip(&mut rows) {
-        count_syscalls(bench, proxy, Generator { seconds: 1, ..generator }, row)
+        count(bench, proxy, Generator { seconds: 1, ..generator }, &counted, row)
             .await
             .map_err(|why| format!("{}: {why}", proxy.name))?;
     }
@@ -102,21 +106,25 @@ fn address(proxy: &Proxy, transport: Transport) -> std::net::SocketAddr {
     if transport == Transport::Plain { proxy.plain } else { proxy.tls }
 }
 
-/// System calls per request, by tracepoint: unlike with strace the calls stay as quick as they are.
-async fn count_syscalls(
+/// Events per request. System calls by tracepoint: unlike with strace the calls stay as quick as they are.
+async fn count(
     bench: &Bench,
     proxy: &Proxy,
     generator: Generator<'_>,
+    counted: &[(&str, Metric)],
     row: &mut Row,
 ) -> Result<(), Failure> {
     let address = address(proxy, generator.transport);
-    if !process::found(PERF) {
+    if counted.is_empty() {
         return generator.run(address).await.map(drop);
     }
-    let counts = bench.room(&proxy.name)?.join("syscalls.csv");
-    let (generated, calls) = generator.run_counted(address, proxy.process.pid(), &counts).await?;
-    if let Some(calls) = calls {
-        row.push(SYSCALLS, calls / generated.requests);
+    let events: Vec<&str> = counted.iter().map(|(event, _)| *event).collect();
+    let file = bench.room(&proxy.name)?.join("counts.csv");
+    let (generated, counts) = generator.run_counted(address, proxy.process.pid(), &events, &file).await?;
+    for ((_, metric), count) in counted.iter().zip(counts) {
+        if let Some(count) = count {
+            row.push(*metric, count / generated.requests);
+        }
     }
     Ok(())
 }

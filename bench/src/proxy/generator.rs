@@ -37,21 +37,25 @@ impl Generator<'_> {
         self.read(self.words(address)).await
     }
 
-    /// The same while perf counts the system calls of `pid` into the file `counts`; how many, if it may count.
+    /// The same while perf counts `events` of `pid` into the file `counts`; what it counted, in their order.
     pub(super) async fn run_counted(
         &self,
         address: SocketAddr,
         pid: u32,
+        events: &[&str],
         counts: &Path,
-    ) -> Result<(Generated, Option<f64>), Failure> {
-        let mut words: Vec<String> =
-            [PERF, "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o"].map(String::from).into();
-        words.extend([counts.display().to_string(), "-p".into(), pid.to_string(), "--".into()]);
+    ) -> Result<(Generated, Vec<Option<f64>>), Failure> {
+        let mut words: Vec<String> = [PERF, "stat", "-x,", "-e"].map(String::from).into();
+        let (pid, file) = (pid.to_string(), counts.display().to_string());
+        words.extend([events.join(","), "-o".into(), file, "-p".into(), pid, "--".into()]);
         words.extend(self.words(address));
         let generated = self.read(words).await?;
         let text = std::fs::read_to_string(counts).unwrap_or_default();
-        let line = text.lines().find(|line| line.contains("sys_enter"));
-        Ok((generated, line.and_then(|line| line.split(',').next()?.parse().ok())))
+        let count = |event: &&str| {
+            let line = text.lines().find(|line| line.contains(*event))?;
+            line.split(',').next()?.parse().ok()
+        };
+        Ok((generated, events.iter().map(count).collect()))
     }
 
     fn words(&self, address: SocketAddr) -> Vec<String> {
