@@ -82,6 +82,7 @@ fn ten_times_the_load_stays_below_the_limit_and_others_are_served() {
         is_served();
         usher.metric("usher_connections_ended_total", BECAUSE) >= 1.0
     });
+    assert!(usher.logged("memory is tight"));
     let peak = peak_mib(&usher);
     assert!(peak <= LIMIT_MIB, "{peak} MiB");
     eprintln!("{peak} MiB of {LIMIT_MIB} at the most");

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
@@ -27,6 +27,7 @@ pub(crate) struct Usher {
     pub(crate) folder: TempDir,
     authority: Authority,
     child: Child,
+    log: Arc<Mutex<String>>,
 }
 
 /// How to start it; [`Setup::new`] is what most tests want.
@@ -120,15 +121,16 @@ impl Setup {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program().display()));
-        let (address, admin) = listening(&mut child);
-        let usher = Usher { address, admin, folder, authority, child };
+        let log = Arc::<Mutex<String>>::default();
+        let (address, admin) = listening(&mut child, Arc::clone(&log));
+        let usher = Usher { address, admin, folder, authority, child, log };
         until("usher is alive", || usher.ask_admin("/livez").is_some_and(|(status, _)| status == 200));
         usher
     }
 }
 
 /// The ports that it chose: its log says so. What it logs goes on to the test's own output.
-fn listening(child: &mut Child) -> (SocketAddr, SocketAddr) {
+fn listening(child: &mut Child, heard: Arc<Mutex<String>>) -> (SocketAddr, SocketAddr) {
     let log = child.stderr.take().expect("a pipe");
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -140,6 +142,7 @@ fn listening(child: &mut Child) -> (SocketAddr, SocketAddr) {
                 // The test may have given up.
                 let _ = sender.send((secure, admin));
             }
+            heard.lock().expect("no holder panics").push_str(&line);
             eprintln!("{line}");
         }
     });
@@ -217,6 +220,11 @@ impl Usher {
         stream.read_to_string(&mut text).ok()?;
         let (head, body) = text.split_once("\r\n\r\n")?;
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// Whether it has said that in its log.
+    pub(crate) fn logged(&self, words: &str) -> bool {
+        self.log.lock().expect("no holder panics").contains(words)
     }
 
     /// The sum of all samples of a metric whose labels contain `labels`.

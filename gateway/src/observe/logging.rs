@@ -3,6 +3,7 @@
 //! Lines are written by a thread of their own, so that a slow terminal or a full pipe delays nobody; when it
 //! cannot keep up, lines are dropped and counted.
 
+use std::cell::Cell;
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -12,6 +13,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use usher_flowcontrol::units::Nanos;
 
 use crate::config::options::values::LogFormat;
 
@@ -25,6 +27,25 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
+}
+
+/// For what may happen again and again, and must not fill the log: said at once, and then once in a while.
+#[derive(Debug, Default)]
+pub struct Seldom(Cell<Option<Nanos>>);
+
+/// Between two lines that say the same.
+const SELDOM: Nanos = Nanos::from_millis(10_000);
+
+impl Seldom {
+    /// Whether it is to be said now.
+    #[must_use]
+    pub fn is_due(&self, now: Nanos) -> bool {
+        let due = self.0.get().is_none_or(|said| now >= said + SELDOM);
+        if due {
+            self.0.set(Some(now));
+        }
+        due
+    }
 }
 
 /// Writes what is left when it is dropped: keep it until the end of the program.

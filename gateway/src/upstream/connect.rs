@@ -77,7 +77,7 @@ pub(super) async fn connect(
     let stream = ring::within(settings.connect_timeout, reach(server))
         .await
         .ok_or(Fault::ConnectTimeout)?
-        .map_err(Fault::Connect)?;
+        .map_err(Fault::of_connect)?;
     if !server.tls {
         return Ok(Wire::plain(stream));
     }

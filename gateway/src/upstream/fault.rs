@@ -22,6 +22,8 @@ pub enum Fault {
     NoCertificate,
     /// TCP: refused, unreachable, no such host.
     Connect(io::Error),
+    /// We have no descriptor, port or memory left for a connection. Says nothing about the server.
+    Starved(io::Error),
     /// TCP took too long.
     ConnectTimeout,
     /// TLS: not the certificate that `--upstream-ca-file` vouches for, or not TLS.
@@ -37,6 +39,15 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// No connection came about.
+    pub(super) fn of_connect(error: io::Error) -> Self {
+        let ours = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS, libc::EADDRNOTAVAIL];
+        if error.raw_os_error().is_some_and(|code| ours.contains(&code)) {
+            return Self::Starved(error);
+        }
+        Self::Connect(error)
+    }
+
     /// Status of the answer to the client: 503 if the request never got anywhere, 502 if it may have, 504 if
     /// no answer came in time.
     #[must_use]
@@ -46,6 +57,7 @@ impl Fault {
             | Self::NoTls
             | Self::NoCertificate
             | Self::Connect(_)
+            | Self::Starved(_)
             | Self::ConnectTimeout
             | Self::Handshake(_)
             | Self::HandshakeTimeout
@@ -65,6 +77,7 @@ impl Fault {
             Self::Connect(_) | Self::ConnectTimeout | Self::Closed(_) => {
                 "no apiserver could be reached; the request was not sent"
             }
+            Self::Starved(_) => "the gateway cannot open more connections now; the request was not sent",
             Self::Handshake(_) | Self::HandshakeTimeout => {
                 "no apiserver could be reached securely; the request was not sent"
             }
@@ -88,7 +101,7 @@ impl Fault {
 
     /// Whether another attempt may end differently.
     pub(super) fn is_worth_another(&self) -> bool {
-        self.is_of_server() || matches!(self, Self::Closed(_))
+        self.is_of_server() || matches!(self, Self::Closed(_) | Self::Starved(_))
     }
 }
 
@@ -103,6 +116,7 @@ impl fmt::Display for Fault {
                 "no front-proxy certificate: give --proxy-client-cert-file and --proxy-client-key-file",
             ),
             Self::Connect(error) => write!(formatter, "connect: {error}"),
+            Self::Starved(error) => write!(formatter, "connect: out of descriptors, ports or memory: {error}"),
             Self::ConnectTimeout => formatter.write_str("connect: time-out"),
             Self::Handshake(error) => write!(formatter, "TLS handshake: {error}"),
             Self::HandshakeTimeout => formatter.write_str("TLS handshake: time-out"),

@@ -7,7 +7,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use usher_flowcontrol::units::Nanos;
 
-use super::{Attempt, Kind, Pool, Presents, Settings, Upload, Upstream};
+use super::{Attempt, Fault, Kind, Pool, Presents, Settings, Upload, Upstream};
 use crate::ring;
 
 /// How soon a server is asked again that was not well: it, or usher, has just been started perhaps.
@@ -19,7 +19,9 @@ pub(super) async fn watch_over(upstream: Weak<Upstream>, pool: Weak<Pool>) {
         let (Some(upstream), Some(pool)) = (upstream.upgrade(), pool.upgrade()) else { return };
         let settings = upstream.settings.clone();
         drop(upstream); // nothing is kept alive by being asked after
-        let well = ring::within(settings.health_timeout, is_well(&pool, &settings)).await.unwrap_or(false);
+        let asked = ring::within(settings.health_timeout, is_well(&pool, &settings)).await;
+        // A question that we could not ask tells nothing.
+        let well = asked.unwrap_or(Some(false)).unwrap_or(pool.healthy.get());
         pool.answered.set(pool.answered.get() || well);
         if pool.healthy.replace(well) != well {
             tracing::warn!(server = %pool.server, well, "an apiserver's health changed");
@@ -32,14 +34,14 @@ pub(super) async fn watch_over(upstream: Weak<Upstream>, pool: Weak<Pool>) {
 }
 
 /// `/readyz`, without a certificate. An apiserver that does not tell strangers (401, 403) is there and answers:
-/// that must do.
-async fn is_well(pool: &Rc<Pool>, settings: &Settings) -> bool {
+/// that must do. `None`: it could not be asked.
+async fn is_well(pool: &Rc<Pool>, settings: &Settings) -> Option<bool> {
     let Ok(request) = Request::get("/readyz")
         .header(header::USER_AGENT, "usher")
         .header(header::HOST, pool.server.authority.as_str())
         .body(Upload::empty())
     else {
-        return false;
+        return Some(false);
     };
     let (mut request, mut fresh) = (Box::new(request), false);
     loop {
@@ -48,13 +50,14 @@ async fn is_well(pool: &Rc<Pool>, settings: &Settings) -> bool {
                 let status = response.status();
                 let read = response.into_body().collect().await.is_ok(); // so that the connection is kept
                 let silent = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
-                return read && (status.is_success() || silent);
+                return Some(read && (status.is_success() || silent));
             }
             Attempt::Unsent(unsent) if !fresh && !unsent.1.is_of_server() => {
                 request = unsent.0;
                 fresh = true;
             }
-            Attempt::Unsent(_) | Attempt::Failed(_) => return false,
+            Attempt::Unsent(unsent) if matches!(unsent.1, Fault::Starved(_)) => return None,
+            Attempt::Unsent(_) | Attempt::Failed(_) => return Some(false),
         }
     }
 }

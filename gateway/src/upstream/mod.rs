@@ -36,6 +36,7 @@ use http::{Request, Response};
 use tokio::sync::Mutex;
 
 use crate::http1::Speaker;
+use crate::observe::logging::Seldom;
 use crate::ring;
 use crate::tls;
 
@@ -96,6 +97,8 @@ pub struct Upstream {
     servers: Vec<Rc<Pool>>,
     /// Where the next round begins.
     round: Cell<usize>,
+    /// Tells of connections that cannot be made.
+    starved: Seldom,
 }
 
 /// One apiserver and the connections to it.
@@ -185,7 +188,7 @@ impl Upstream {
     pub fn start(settings: Settings) -> Rc<Self> {
         let pool = |server: &Server| Rc::new(Pool::new(server.clone(), settings.idle_connections_max));
         let servers = settings.servers.iter().map(pool).collect();
-        let upstream = Rc::new(Self { settings, servers, round: Cell::new(0) });
+        let upstream = Rc::new(Self { settings, servers, round: Cell::new(0), starved: Seldom::default() });
         for pool in &upstream.servers {
             ring::spawn(health::watch_over(Rc::downgrade(&upstream), Rc::downgrade(pool)));
             ring::spawn(http1::listen(Rc::downgrade(pool)));
@@ -224,6 +227,9 @@ impl Upstream {
                     if last.is_of_server() {
                         pool.healthy.set(false); // until the next question is answered
                     }
+                    if matches!(last, Fault::Starved(_)) && !self.make_room(&last) {
+                        break;
+                    }
                     let had_their_turn = attempt + 1 >= self.servers.len() && last.is_of_server();
                     if had_their_turn || !last.is_worth_another() {
                         break;
@@ -245,12 +251,28 @@ impl Upstream {
             match connect::connect(&self.settings, &pool.server, presents, tls::Protocol::Http1).await {
                 Ok(wire) => return http1::hyper::switch(wire, request).await,
                 Err(fault) => {
-                    pool.healthy.set(false);
+                    if fault.is_of_server() {
+                        pool.healthy.set(false);
+                    }
+                    if matches!(fault, Fault::Starved(_)) {
+                        self.make_room(&fault);
+                    }
                     last = fault;
                 }
             }
         }
         Err(last)
+    }
+
+    /// Descriptors have run out: unused connections are closed. Returns whether there were any, so that another
+    /// attempt makes sense.
+    fn make_room(&self, fault: &Fault) -> bool {
+        if self.starved.is_due(ring::now()) {
+            tracing::warn!(%fault, "no connection to an apiserver can be made: requests are answered 503");
+        }
+        let unused: Vec<_> =
+            self.servers.iter().flat_map(|pool| pool.idle.each_ref().map(RefCell::take)).collect();
+        unused.iter().any(|unused| !unused.is_empty())
     }
 
     /// The next server in turn: a healthy one, or any if none is (the last check may be out of date, and

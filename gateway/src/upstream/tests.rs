@@ -17,7 +17,7 @@ fn servers_take_turns_and_the_unhealthy_ones_are_passed_over() {
     let servers = ["http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"];
     let pools: Vec<_> = servers.iter().map(|server| Rc::new(Pool::new(server.parse().unwrap(), 1))).collect();
     let settings = Settings::new(pools.iter().map(|pool| pool.server.clone()).collect(), None);
-    let upstream = Upstream { settings, servers: pools, round: Cell::new(0) };
+    let upstream = Upstream { settings, servers: pools, round: Cell::new(0), starved: Seldom::default() };
     let ports =
         |count: usize| -> Vec<u16> { (0..count).map(|_| upstream.choose(0).unwrap().server.port).collect() };
     assert_eq!(ports(4), [2, 3, 1, 2]);

@@ -129,6 +129,8 @@ counters! {
     clients_gone,
     /// Requests that no apiserver could be given: 503.
     upstream_unavailable,
+    /// Requests for which no connection could be opened for want of descriptors, ports or memory: 503.
+    upstream_starved,
     /// Requests whose apiserver broke the connection: 502.
     upstream_broken,
     /// Answers that an apiserver did not complete.

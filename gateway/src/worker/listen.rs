@@ -8,6 +8,7 @@ use usher_flowcontrol::units::Nanos;
 
 use super::{Worker, connection};
 use crate::memory::Rung;
+use crate::observe::logging::Seldom;
 use crate::ring::{self, Listener};
 use crate::tls;
 
@@ -18,7 +19,7 @@ const PAUSE: Nanos = Nanos::from_millis(100);
 /// Accepts until the worker drains; then the socket is closed.
 pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<Arc<tls::Server>>) {
     let drain = worker.drain.lookout();
-    let mut starved = false;
+    let starved = Seldom::default();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -30,7 +31,6 @@ pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<A
                 worker.counters.connections_refused_memory.add(); // dropped: closed
             }
             Ok((stream, peer)) => {
-                starved = false;
                 let open = Open::new(&worker);
                 let serving = connection::serve(Rc::clone(&worker), stream, peer, tls.clone());
                 ring::spawn(async move {
@@ -41,11 +41,14 @@ pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<A
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 worker.counters.accept_failed.add();
-                if !std::mem::replace(&mut starved, true) {
+                if starved.is_due(ring::now()) {
                     let worker = &worker.settings.name;
                     tracing::warn!(worker, %error, "cannot accept connections: raise the limit of open files");
                 }
-                ring::sleep_until(ring::now() + PAUSE).await;
+                tokio::select! {
+                    () = ring::sleep_until(ring::now() + PAUSE) => {}
+                    () = worker.room.notified() => {} // one has ended
+                }
             }
         }
     }

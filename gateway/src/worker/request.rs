@@ -284,6 +284,7 @@ impl Missing {
             Self::Fault(fault) => {
                 let status = fault.status();
                 match status.as_u16() {
+                    _ if matches!(fault, Fault::Starved(_)) => counters.upstream_starved.add(),
                     503 => counters.upstream_unavailable.add(),
                     504 => counters.upstream_timed_out.add(),
                     _ => counters.upstream_broken.add(),

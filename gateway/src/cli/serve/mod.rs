@@ -56,7 +56,7 @@ struct Running {
 
 /// Looks at everything, then starts everything. Errors name the flag or the file, and what to do.
 fn start(options: &Options) -> Result<Running, String> {
-    descriptors::raise(options.limits.max_connections);
+    let connections = descriptors::raise(options.limits.max_connections);
     let rooms = Rooms::furnish(options)?;
     let admin = observe::server::bind(options.observation.admin_bind_address)?;
     let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
@@ -76,6 +76,7 @@ fn start(options: &Options) -> Result<Running, String> {
     let mut worker_settings = rooms.worker_settings(options, memory_limit)?;
     worker_settings.hdr = feeds.pop();
     worker_settings.io = ring::Settings { io: io.io, ..options.ring.settings() };
+    worker_settings.limits.connections = connections;
     let worker = worker::spawn(worker_settings).map_err(thread)?;
     let histograms =
         hdr::start(hdr_settings, filled, vec![assembly::hdr_ask(worker.post())]).map_err(thread)?;

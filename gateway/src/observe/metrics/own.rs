@@ -129,6 +129,7 @@ static COUNTED: &[Counted] = &[
             (&["429", "memory"], |c| c.rejected_memory),
             (&["502", "upstream-broken"], |c| c.upstream_broken),
             (&["503", "upstream-unavailable"], |c| c.upstream_unavailable),
+            (&["503", "no-descriptors"], |c| c.upstream_starved),
             (&["504", "upstream-time-out"], |c| c.upstream_timed_out),
             (&["504", "request-time-out"], |c| c.timed_out_executing),
         ],
