@@ -43,14 +43,15 @@ impl Roster {
         Member { roster: Rc::clone(self), key, entry }
     }
 
-    /// Tells some of the idle to go: one of `part`, but `least` if there are as many, the longest idle first.
+    /// Tells some of those to go that are idle since `before`: one of `part`, but `least` if there are as many, the longest idle first.
     /// Returns how many were told.
-    pub(super) fn send_away(&self, part: usize, least: usize) -> usize {
+    pub(super) fn send_away(&self, before: Nanos, part: usize, least: usize) -> usize {
         let members = self.0.borrow();
         let mut idle: Vec<(Nanos, &Rc<Entry>)> = members
             .iter()
             .filter(|(_, entry)| !entry.told.get())
             .filter_map(|(_, entry)| Some((entry.idle_since.get()?, entry)))
+            .filter(|(since, _)| *since <= before)
             .collect();
         idle.sort_unstable_by_key(|(since, _)| *since);
         let count = (idle.len() / part.max(1)).max(least).min(idle.len());
@@ -104,6 +105,8 @@ impl Drop for Member {
 mod tests {
     use super::*;
 
+    const LATE: Nanos = Nanos(100);
+
     #[test]
     fn the_longest_idle_go_first_and_the_busy_stay() {
         let roster = Rc::<Roster>::default();
@@ -113,13 +116,15 @@ mod tests {
         }
         members[9].busy();
         let told = || -> Vec<usize> { (0..10).filter(|index| members[*index].entry.told.get()).collect() };
-        assert_eq!(roster.send_away(4, 1), 2);
+        assert_eq!(roster.send_away(LATE, 4, 1), 2);
         assert_eq!(told(), [3, 6], "idle since 1 and 2; 0 is busy");
-        assert_eq!(roster.send_away(100, 3), 3);
+        assert_eq!(roster.send_away(LATE, 100, 3), 3);
         assert_eq!(told(), [0, 1, 3, 6, 8]);
-        assert_eq!(roster.send_away(1, 100), 4);
-        assert_eq!(roster.send_away(1, 100), 0);
+        assert_eq!(roster.send_away(LATE, 1, 100), 4);
+        assert_eq!(roster.send_away(LATE, 1, 100), 0);
         assert_eq!(told().len(), 9);
+        members[9].entry.idle_since.set(Some(Nanos(11)));
+        assert_eq!(roster.send_away(Nanos(10), 1, 100), 0, "not for long");
         drop(members);
         assert!(roster.0.borrow().is_empty());
     }

@@ -35,6 +35,8 @@ pub(super) struct Scarcity {
 const SMALL_BODY: u64 = 32 * 1024;
 /// With each reading, one of so many idle connections is told to go: all of them within some seconds.
 const SHED_PART: usize = 8;
+/// If it has been idle for so long. Who asks now and then keeps its place.
+const SHED_IDLE_FOR: Nanos = Nanos::from_millis(1000);
 /// But so many if there are as many.
 const SHED_LEAST: usize = 8;
 /// Giving memory back costs milliseconds when there is much of it.
@@ -73,14 +75,14 @@ impl Worker {
     /// Memory has been measured again.
     pub(super) fn memory_is(&self, rung: Rung) {
         self.scarcity.rung.set(rung);
+        let now = ring::now();
         if rung >= Rung::Idle {
-            let told = self.roster.send_away(SHED_PART, SHED_LEAST);
+            let told = self.roster.send_away(now - SHED_IDLE_FOR, SHED_PART, SHED_LEAST);
             self.counters.connections_shed.add_many(told as u64);
         }
         if rung >= Rung::Readers {
             self.cut_slowest_readers();
         }
-        let now = ring::now();
         if now >= self.scarcity.given_back.get() + GIVE_BACK_EVERY {
             self.scarcity.given_back.set(now);
             memory::give_back();

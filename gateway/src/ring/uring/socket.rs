@@ -501,10 +501,17 @@ impl Socket {
         }
     }
 
-    /// There are buffers again.
+    /// There are buffers again. For whoever has enough lying about they are not: its next read asks for more.
     pub(super) fn receive_again(&self, driver: &Uring) {
-        self.receiving.borrow_mut().state = State::Idle;
-        self.receive(driver);
+        let mut receiving = self.receiving.borrow_mut();
+        receiving.state = State::Idle;
+        let (has_enough, watches) = (receiving.ahead > RECEIVED_AHEAD_MAX, receiving.watcher.is_some());
+        drop(receiving);
+        if !has_enough {
+            self.receive(driver);
+        } else if watches {
+            self.watch(driver);
+        }
     }
 
     fn hung_up(&self, result: i32) {
