@@ -279,7 +279,7 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let service = service_fn(move |request: Request<_>| {
         Box::pin(request::serve(Rc::clone(&of_request), request.map(Upload::new)))
     });
-    let wire = Watched::new(wire, &client.glitches);
+    let wire = Watched::new(wire, limits.header_lines, &client.glitches);
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
         .timer(ring::Timer)
         .max_concurrent_streams(limits.streams)

@@ -3,6 +3,8 @@
 //! Sans-io, without allocation; what it is given may be cut anywhere. It judges nothing and refuses nothing: that
 //! frames are in order is the business of who serves the connection.
 
+use super::lines::Lines;
+
 /// Types of frames (RFC 9113 §6, RFC 9218 §7.1).
 pub(super) mod kind {
     pub(in super::super) const DATA: u8 = 0;
@@ -39,6 +41,10 @@ pub(super) enum Seen {
     Code(Head, u32),
     /// The first byte of a header list that is a stream's last frame and has room for little more than a status.
     Alone(Head, u8),
+    /// How a header list is padded.
+    Padding,
+    /// A header list has a thousand lines more than it may have, or another thousand.
+    ManyLines,
     /// A parameter of SETTINGS.
     Setting { identifier: u16, value: u32 },
 }
@@ -48,6 +54,11 @@ pub(super) enum Seen {
 pub(super) struct Frames {
     /// Bytes to come that say nothing.
     skip: u32,
+    /// Bytes of a header list after that, and of its frame after those.
+    list: u32,
+    padding: u32,
+    /// Counts their lines; `None`: the lists are ours.
+    lines: Option<Lines>,
     awaited: Awaited,
     /// Its bytes so far.
     part: [u8; HEAD_BYTES],
@@ -61,6 +72,8 @@ enum Awaited {
     Code(Head),
     /// The first byte of its list.
     Alone(Head),
+    /// The number of bytes that pad its list.
+    Padding(Head),
     /// And so many bytes of parameters after it.
     Setting(u32),
 }
@@ -70,6 +83,8 @@ const HEAD_BYTES: usize = 9;
 const SETTING_BYTES: u32 = 6;
 /// A status that no table knows: a name's index, a length, three digits (RFC 7541 §6.2.1).
 const ALONE_BYTES_MAX: u32 = 5;
+/// A stream that it depends on, and a weight.
+const PRIORITY_BYTES: u32 = 5;
 /// The magic that a client begins with (RFC 9113 §3.4).
 const PREFACE_BYTES: u32 = 24;
 
@@ -94,6 +109,19 @@ impl Head {
         self.flags & 1 != 0
     }
 
+    /// Its payload, or most of it, is of a header list.
+    const fn has_list(self) -> bool {
+        matches!(self.kind, kind::HEADERS | kind::CONTINUATION)
+    }
+
+    const fn is_padded(self) -> bool {
+        self.kind == kind::HEADERS && self.flags & 8 != 0
+    }
+
+    const fn has_priority(self) -> bool {
+        self.kind == kind::HEADERS && self.flags & 0x20 != 0
+    }
+
     /// No CONTINUATION follows.
     pub(super) const fn ends_headers(self) -> bool {
         self.flags & 4 != 0
@@ -102,18 +130,19 @@ impl Head {
 
 impl Frames {
     /// What a client says.
-    pub(super) const fn of_client() -> Self {
-        Self { skip: PREFACE_BYTES, ..Self::of_server() }
+    pub(super) fn of_client(header_lines: usize) -> Self {
+        Self { skip: PREFACE_BYTES, lines: Some(Lines::new(header_lines)), ..Self::of_server() }
     }
 
     /// What a server says.
     pub(super) const fn of_server() -> Self {
-        Self { skip: 0, awaited: Awaited::Head, part: [0; HEAD_BYTES], part_length: 0 }
+        let (awaited, part) = (Awaited::Head, [0; HEAD_BYTES]);
+        Self { skip: 0, list: 0, padding: 0, lines: None, awaited, part, part_length: 0 }
     }
 
     /// Whether the next byte is the first of a frame.
     pub(super) const fn is_between(&self) -> bool {
-        self.skip == 0 && self.part_length == 0 && matches!(self.awaited, Awaited::Head)
+        self.skip == 0 && self.list == 0 && self.part_length == 0 && matches!(self.awaited, Awaited::Head)
     }
 
     /// The next thing to see in these bytes, which are shortened by what has passed; `None`: they are used up.
@@ -122,6 +151,12 @@ impl Frames {
             let skipped = bytes.len().min(self.skip as usize);
             *bytes = &bytes[skipped..];
             self.skip -= u32::try_from(skipped).unwrap_or(self.skip);
+            if self.list > 0 && !bytes.is_empty() {
+                if self.pass_list(bytes) {
+                    return Some(Seen::ManyLines);
+                }
+                continue;
+            }
             if let (Awaited::Head, 0, Some((head, rest))) =
                 (self.awaited, self.part_length, bytes.split_first_chunk())
             {
@@ -145,11 +180,50 @@ impl Frames {
         }
     }
 
+    /// Whether there are too many lines in these bytes of a header list.
+    fn pass_list(&mut self, bytes: &mut &[u8]) -> bool {
+        let (list, after) = bytes.split_at(bytes.len().min(self.list as usize));
+        let mut rest = list;
+        let many = self.lines.as_mut().is_some_and(|lines| lines.pass(&mut rest));
+        if !many {
+            rest = &[];
+        }
+        let passed = list.len() - rest.len();
+        self.list -= u32::try_from(passed).unwrap_or(self.list);
+        *bytes = if rest.is_empty() { after } else { &bytes[passed..] };
+        if self.list == 0 {
+            self.skip = std::mem::take(&mut self.padding);
+        }
+        many
+    }
+
+    /// What surrounds a header list: the dependency before it, `padding` after it.
+    fn frame_list(&mut self, head: Head, padding: u32) {
+        let before = if head.has_priority() { PRIORITY_BYTES } else { 0 };
+        let rest = head.length.saturating_sub(head.is_padded().into());
+        self.awaited = Awaited::Head;
+        match rest.checked_sub(before + padding) {
+            Some(list) if list > 0 => (self.skip, self.list, self.padding) = (before, list, padding),
+            _ => self.skip = rest, // nothing, or an error
+        }
+    }
+
     /// The awaited part is there.
     fn complete(&mut self) -> Seen {
         match self.awaited {
             Awaited::Head => {
                 let head = Head::parse(self.part);
+                if let Some(lines) = self.lines.as_mut().filter(|_| head.has_list()) {
+                    if head.kind == kind::HEADERS {
+                        lines.begin();
+                    }
+                    if head.is_padded() && head.length > 0 {
+                        self.awaited = Awaited::Padding(head);
+                    } else {
+                        self.frame_list(head, 0);
+                    }
+                    return Seen::Head(head);
+                }
                 (self.awaited, self.skip) = match (head.kind, head.length) {
                     (kind::RST_STREAM, 4..) => (Awaited::Code(head), 0),
                     (kind::GOAWAY, 8..) => (Awaited::Code(head), 4), // behind the last stream's number
@@ -167,6 +241,10 @@ impl Frames {
             Awaited::Alone(head) => {
                 (self.awaited, self.skip) = (Awaited::Head, head.length - 1);
                 Seen::Alone(head, self.part[0])
+            }
+            Awaited::Padding(head) => {
+                self.frame_list(head, self.part[0].into());
+                Seen::Padding
             }
             Awaited::Setting(left) => {
                 (self.awaited, self.skip) = match left {
@@ -193,7 +271,7 @@ impl Awaited {
         match self {
             Self::Head => HEAD_BYTES,
             Self::Code(_) => 4,
-            Self::Alone(_) => 1,
+            Self::Alone(_) | Self::Padding(_) => 1,
             Self::Setting(_) => SETTING_BYTES as usize,
         }
     }

@@ -8,7 +8,7 @@
 //! | rapid reset, CVE-2023-44487 | h2: 20 streams reset before usher looks at them (`max_pending_accept_reset_streams`); the score: [`Reset`](Glitch::Reset) |
 //! | MadeYouReset, CVE-2025-8671 | h2: 1 024 resets of ours for errors (`max_local_error_reset_streams`), refused streams included; the score: [`ProvokedReset`](Glitch::ProvokedReset) |
 //! | CONTINUATION flood, CVE-2024-27316 | h2: a quarter more frames than `--max-header-bytes` needs, 80 by default, then GOAWAY; nothing is kept of a list that is too large; the score: [`Continuation`](Glitch::Continuation); the time: an unfinished header is no request, the idle time-out ends it |
-//! | header bombs by references, CVE-2016-6581 | h2: `--max-header-bytes` counts decoded bytes, four times as many end the connection; `--max-header-lines`; the score: [`HeaderList`](Glitch::HeaderList) |
+//! | header bombs by references, CVE-2016-6581 | h2: `--max-header-bytes` counts decoded bytes, four times as many end the connection; `--max-header-lines`; the score, before anything is decoded: [`HeaderLines`](Glitch::HeaderLines), and [`HeaderList`](Glitch::HeaderList) |
 //! | SETTINGS never acknowledged: h2 applies its limit on header lists when they are | the score: [`Unsettled`](Glitch::Unsettled) |
 //! | header-table bombs (SETTINGS_HEADER_TABLE_SIZE) | h2: both tables have 4 KiB, whatever the client wants |
 //! | ping flood, CVE-2019-9512 | h2: no frame is read before the last answer is written; the score: [`Ping`](Glitch::Ping), [`UnaskedAck`](Glitch::UnaskedAck) |
@@ -88,9 +88,10 @@ mod code {
 }
 
 impl Judge {
-    pub(super) const fn new() -> Self {
+    /// Of a client whose requests may have so many header lines.
+    pub(super) fn new(header_lines: usize) -> Self {
         Self {
-            arriving: Frames::of_client(),
+            arriving: Frames::of_client(header_lines),
             leaving: Frames::of_server(),
             last_stream: 0,
             updates_due: UPDATES_AT_START,
@@ -111,7 +112,8 @@ impl Judge {
             let glitch = match seen {
                 Seen::Head(head) => self.head_arrives(head),
                 Seen::Setting { identifier: INITIAL_WINDOW_SIZE, value } => self.window_arrives(value),
-                Seen::Setting { .. } | Seen::Code(..) | Seen::Alone(..) => None,
+                Seen::ManyLines => Some(Glitch::HeaderLines),
+                Seen::Setting { .. } | Seen::Code(..) | Seen::Alone(..) | Seen::Padding => None,
             };
             if glitch.is_some() {
                 return glitch;
@@ -130,7 +132,10 @@ impl Judge {
                 }
                 Seen::Code(head, code) => self.code_leaves(head, code),
                 // Nobody but h2 answers with a status alone that is none of the usual ones: 431.
-                Seen::Alone(_, STATUS_200..=STATUS_500) | Seen::Setting { .. } => None,
+                Seen::Alone(_, STATUS_200..=STATUS_500)
+                | Seen::Setting { .. }
+                | Seen::ManyLines
+                | Seen::Padding => None,
                 Seen::Alone(head, _) => {
                     self.answered = head.stream;
                     Some(Glitch::HeaderList)

@@ -14,6 +14,7 @@
 mod blame;
 mod frames;
 mod judge;
+mod lines;
 mod watched;
 
 pub(super) use watched::Watched;
@@ -106,6 +107,8 @@ glitches! {
     RefusedStream = "refused-stream", 10;
     /// A header list beyond the limit that was announced, or of too many lines: answered with 431. CVE-2016-6581.
     HeaderList = "header-list", 100;
+    /// A thousand header lines more than `--max-header-lines`, of one request: a byte each, a hundred in memory.
+    HeaderLines = "header-lines", 500;
     /// A request that was answered before it had ended. So are those with a body that are turned away.
     Unfinished = "unfinished", 2;
     /// An error of the whole HTTP/2 connection. Ends it anyway.

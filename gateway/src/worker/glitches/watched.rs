@@ -25,9 +25,10 @@ struct Inner {
 }
 
 impl Watched {
-    /// Watches a connection from its first byte on.
-    pub(in super::super) fn new(wire: Wire, glitches: &Rc<Glitches>) -> Self {
-        let inner = Inner { wire: Some(wire), judge: Judge::new(), glitches: Rc::clone(glitches) };
+    /// Watches a connection from its first byte on, whose requests may have so many header lines.
+    pub(in super::super) fn new(wire: Wire, header_lines: usize, glitches: &Rc<Glitches>) -> Self {
+        let judge = Judge::new(header_lines);
+        let inner = Inner { wire: Some(wire), judge, glitches: Rc::clone(glitches) };
         Self(Rc::new(RefCell::new(inner)))
     }
 

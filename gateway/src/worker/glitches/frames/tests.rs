@@ -29,7 +29,7 @@ fn conversation() -> Vec<u8> {
 #[test]
 fn frames_are_told_apart_however_they_are_cut() {
     let bytes = conversation();
-    let whole = see(&mut Frames::of_client(), &bytes);
+    let whole = see(&mut Frames::of_client(256), &bytes);
     let head = |kind, flags, stream, length| Head { length, kind, flags, stream };
     let (reset, away) = (head(kind::RST_STREAM, 0, 1, 4), head(kind::GOAWAY, 0, 0, 11));
     assert_eq!(
@@ -49,7 +49,7 @@ fn frames_are_told_apart_however_they_are_cut() {
         ]
     );
     for cut in 1..bytes.len() {
-        let mut frames = Frames::of_client();
+        let mut frames = Frames::of_client(256);
         let seen: Vec<_> = bytes.chunks(cut).flat_map(|bytes| see(&mut frames, bytes)).collect();
         assert_eq!(seen, whole, "in pieces of {cut}");
         assert!(frames.is_between());
@@ -68,11 +68,13 @@ fn the_border_between_frames_is_known() {
 
 #[test]
 fn frames_of_wrong_sizes_do_not_confuse_it() {
-    for length in 0..30 {
-        for kind in 0..=17 {
-            let mut bytes = frame(kind, 0, 1, &vec![0xff; length]);
+    for (length, kind, flags) in (0..30)
+        .flat_map(|length| (0..=17).flat_map(move |kind| [0, 1, 8, 0x28].map(|flags| (length, kind, flags))))
+    {
+        for mut frames in [Frames::of_server(), Frames { skip: 0, ..Frames::of_client(256) }] {
+            let mut bytes = frame(kind, flags, 1, &vec![0xff; length]);
             bytes.extend(frame(kind::PING, 0, 0, &[0; 8]));
-            let seen = see(&mut Frames::of_server(), &bytes);
+            let seen = see(&mut frames, &bytes);
             let ping = Head { length: 8, kind: kind::PING, flags: 0, stream: 0 };
             assert_eq!(seen.last(), Some(&Seen::Head(ping)), "kind {kind}, {length} bytes");
         }
@@ -82,8 +84,8 @@ fn frames_of_wrong_sizes_do_not_confuse_it() {
 proptest::proptest! {
     #[test]
     fn any_bytes_in_any_pieces_give_the_same(bytes: Vec<u8>, cut in 1_usize..40) {
-        let whole = see(&mut Frames::of_client(), &bytes);
-        let mut frames = Frames::of_client();
+        let whole = see(&mut Frames::of_client(256), &bytes);
+        let mut frames = Frames::of_client(256);
         let seen: Vec<_> = bytes.chunks(cut).flat_map(|bytes| see(&mut frames, bytes)).collect();
         assert_eq!(seen, whole);
     }

@@ -26,7 +26,7 @@ impl Frame {
 
 /// A judge of a client that has said hello.
 fn greeted() -> Judge {
-    let mut judge = Judge::new();
+    let mut judge = Judge::new(256);
     assert_eq!(judge.arrive(&mut &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]), None);
     assert_eq!(arrive(&mut judge, SETTINGS), None);
     assert_eq!(leave(&mut judge, SETTINGS), None);
@@ -71,7 +71,7 @@ fn what_arrives() {
     judge(Frame(kind::DATA, 0, 1, &[0; 4096]), None);
     judge(Frame(kind::CONTINUATION, 0, 1, b""), Some(Glitch::Continuation));
     judge(Frame(kind::CONTINUATION, 4, 1, b""), None);
-    judge(Frame(kind::CONTINUATION, 0, 1, &[0; 16_384]), None);
+    judge(Frame(kind::CONTINUATION, 0, 1, &[0xff; 16_384]), None);
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn window_updates_follow_what_was_sent() {
 
 #[test]
 fn headers_come_in_bounds_until_our_settings_are_acknowledged() {
-    const FULL: Frame = Frame(kind::HEADERS, 4, 1, &[0; 16_384]);
-    let mut judge = Judge::new();
+    const FULL: Frame = Frame(kind::HEADERS, 4, 1, &[0xff; 16_384]);
+    let mut judge = Judge::new(256);
     assert_eq!(judge.arrive(&mut &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]), None);
     assert_eq!(arrive(&mut judge, SETTINGS), None);
     (0..16).for_each(|_| assert_eq!(arrive(&mut judge, FULL), None));
@@ -157,7 +157,7 @@ fn headers_come_in_bounds_until_our_settings_are_acknowledged() {
 fn windows_shrink_only_at_the_start() {
     const SMALL: Frame = Frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]);
     const ZERO: Frame = Frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    let mut judge = Judge::new();
+    let mut judge = Judge::new(256);
     assert_eq!(judge.arrive(&mut &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]), None);
     assert_eq!(arrive(&mut judge, SMALL), None);
     assert_eq!(arrive(&mut judge, HEADERS), None);
@@ -179,4 +179,18 @@ fn the_farewell_comes_between_frames_and_once() {
     assert_eq!(judge.leave(&mut &data[11..]), None);
     assert_eq!(judge.leave(&mut &farewell[..]), Some(Glitch::LibraryLimit));
     assert_eq!(judge.farewell(), None, "said already");
+}
+
+#[test]
+fn header_lines_are_counted_over_all_frames_of_a_list() {
+    const HALF: &[u8] = &[0x82; 800];
+    let mut judge = greeted();
+    assert_eq!(arrive(&mut judge, Frame(kind::HEADERS, 1, 1, HALF)), None);
+    assert_eq!(arrive(&mut judge, Frame(kind::CONTINUATION, 4, 1, HALF)), Some(Glitch::HeaderLines));
+    assert_eq!(arrive(&mut judge, Frame(kind::HEADERS, 5, 3, HALF)), None, "the next list");
+    // Padding and priority are no lines.
+    const PADDED: &[u8] = &[200; 800];
+    assert_eq!(arrive(&mut judge, Frame(kind::HEADERS, 5 | 8 | 0x20, 5, PADDED)), None);
+    assert_eq!(arrive(&mut judge, PING), None, "in step");
+    assert_eq!(arrive(&mut judge, PING), Some(Glitch::Ping));
 }
