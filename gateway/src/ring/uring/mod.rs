@@ -84,6 +84,8 @@ pub(super) struct Uring {
     turn: RefCell<Turn>,
     /// Operations that will complete.
     in_flight: Cell<usize>,
+    /// The kernel can be told how much to receive at most, as far as is known.
+    limits_receiving: Cell<bool>,
     counted: Counted,
 }
 
@@ -209,6 +211,7 @@ impl Uring {
             settings: settings.clone(),
             turn: RefCell::default(),
             in_flight: Cell::new(0),
+            limits_receiving: Cell::new(true),
             counted: Counted::default(),
         });
         driver.listen_for_the_bell();
@@ -396,3 +399,6 @@ impl Turn {
         *self = last;
     }
 }
+
+#[cfg(test)]
+mod tests;

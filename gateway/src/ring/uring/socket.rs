@@ -15,16 +15,16 @@ use io_uring::{cqueue, opcode};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket as NewSocket, Type};
 use usher_flowcontrol::units::Nanos;
 
-use super::Uring;
 use super::buffers::GROUP;
 use super::table::{Key, Kind, Place, Token};
+use super::{Uring, queue};
 use crate::ring::outgoing::{HIGH_WATER, Loan, Outgoing, PIECES_MAX};
 use crate::ring::socket::{abort, prepare};
 use crate::ring::{Chunk, clock};
 
 /// Bytes received that a connection's reader may leave lying about; with more, receiving pauses until they are read,
 /// and TCP's window tells the peer. As much as a connection may have unsent: a relay holds no more of one side than
-/// of the other. What one turn brings may exceed it: the kernel is told at the turn's end.
+/// of the other. Kernels before 6.17 cannot be told beforehand: what one turn brings may exceed it there.
 const RECEIVED_AHEAD_MAX: usize = HIGH_WATER;
 
 /// One connection. Clones are the same.
@@ -418,7 +418,10 @@ impl Socket {
             return;
         }
         receiving.state = State::Armed;
-        let receive = opcode::RecvMulti::new(Fd(self.raw()), GROUP).build();
+        let mut receive = opcode::RecvMulti::new(Fd(self.raw()), GROUP).build();
+        if driver.limits_receiving.get() {
+            queue::limit_receiving(&mut receive, RECEIVED_AHEAD_MAX as u32);
+        }
         // SAFETY: points to no memory; the buffers that the kernel chooses are the driver's.
         unsafe { self.push(driver, receive, Kind::Receive) };
     }
@@ -472,6 +475,10 @@ impl Socket {
                 driver.counted.buffers_exhausted.add(1);
                 receiving.state = State::Starved;
                 driver.turn.borrow_mut().starved.push(Rc::clone(self));
+            }
+            _ if result == -libc::EINVAL && driver.limits_receiving.replace(false) => {
+                drop(receiving);
+                return self.receive(driver); // before 6.17: without a limit
             }
             _ if matches!(-result, libc::ECANCELED | libc::EAGAIN | libc::EINTR) => {}
             _ => receiving.end = Some(End::Error(-result)),

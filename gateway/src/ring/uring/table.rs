@@ -88,6 +88,12 @@ impl Table {
         self.vacant.push(key.index);
         place.take()
     }
+
+    /// Tenants.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.vacant.len()
+    }
 }
 
 // === impl Key ===

@@ -1,0 +1,510 @@
+//! The driver where it hurts: connections dropped at every step, rings too small, peers that do not read.
+//!
+//! Made to run under valgrind too: whoever frees what is still in use is caught there.
+
+use std::cell::Cell;
+use std::future::{pending, poll_fn};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use usher_flowcontrol::units::Nanos;
+
+use super::*;
+use crate::ring::{Chunk, Io, Listener, Stream, bind, connect, look, mailbox, now, sleep_until, spawn, within};
+
+/// A ring on which everything runs out at once.
+const TINY: Settings =
+    Settings { io: Io::Uring, entries: 8, buffers: 8, buffer_size: 1024, sqpoll: None, busy_poll: 0, zero_copy_from: None };
+
+fn run<T>(settings: &Settings, future: impl Future<Output = T>) -> T {
+    super::run(settings, future).unwrap()
+}
+
+fn listen() -> (Listener, SocketAddr) {
+    let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let address = socket.local_addr().unwrap();
+    (Listener::new(socket).unwrap(), address)
+}
+
+/// So many turns with nothing else to do.
+async fn turns(count: usize) {
+    for _ in 0..count {
+        sleep_until(now() + Nanos(50_000)).await;
+    }
+}
+
+async fn recv(stream: &Stream) -> io::Result<Chunk> {
+    poll_fn(|cx| stream.poll_recv(cx)).await
+}
+
+async fn recv_all(stream: &Stream) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        match recv(stream).await {
+            Ok(chunk) if !chunk.is_empty() => all.extend_from_slice(&chunk),
+            _ => return all,
+        }
+    }
+}
+
+fn pattern(seed: usize, len: usize) -> Bytes {
+    let period: Vec<u8> = (0..251).map(|n| ((n * 31 + seed * 7) % 251) as u8).collect();
+    let mut bytes = period.repeat(len / period.len() + 1);
+    bytes.truncate(len);
+    bytes.into()
+}
+
+/// Places in use and operations in flight.
+fn held() -> (usize, usize) {
+    let driver = current().unwrap();
+    let places = driver.table.borrow().len();
+    (places, driver.in_flight.get())
+}
+
+/// Waits until nothing is held but the bell, and what a listener needs.
+async fn nothing_is_held_but(wanted: (usize, usize)) {
+    for _ in 0..2000 {
+        if held() == wanted {
+            return;
+        }
+        turns(1).await;
+    }
+    assert_eq!(held(), wanted, "places and operations");
+}
+
+/// Where a connection is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Accepted,
+    Receiving,
+    WithChunks,
+    Put,
+    HalfSent,
+    Sent,
+    Watching,
+    Paused,
+    Closing,
+    Aborted,
+    HalfClosed,
+}
+
+const STEPS: [Step; 11] = [
+    Step::Accepted,
+    Step::Receiving,
+    Step::WithChunks,
+    Step::Put,
+    Step::HalfSent,
+    Step::Sent,
+    Step::Watching,
+    Step::Paused,
+    Step::Closing,
+    Step::Aborted,
+    Step::HalfClosed,
+];
+
+/// Brings a connection there, and leaves it. What is returned is held for longer than the connection.
+async fn drop_at(step: Step, stream: Stream, mut client: TcpStream) -> Vec<Chunk> {
+    let never = |_: &mut Context<'_>| Poll::<()>::Pending;
+    let moment = Duration::from_micros(200);
+    let mut held = Vec::new();
+    match step {
+        Step::Accepted => {}
+        Step::Receiving => {
+            assert!(within(moment, recv(&stream)).await.is_none());
+        }
+        Step::WithChunks => {
+            client.write_all(&pattern(1, 3000)).unwrap();
+            let mut chunk = recv(&stream).await.unwrap();
+            let half = chunk.len() / 2;
+            held.extend([chunk.split_to(half), chunk]);
+        }
+        Step::Put => stream.put_bytes(pattern(2, 5000)),
+        Step::HalfSent => {
+            stream.put_bytes(pattern(3, 8 << 20)); // more than loopback holds
+            turns(2).await;
+            assert!(stream.unsent() > 0 && stream.stalled_since().is_some());
+        }
+        Step::Sent => {
+            stream.put(b"all");
+            poll_fn(|cx| stream.poll_sent(cx)).await.unwrap();
+        }
+        Step::Watching => {
+            client.write_all(b"unread").unwrap();
+            let watching = poll_fn(|cx| stream.poll_hangup(cx));
+            assert!(within(moment, watching).await.is_none());
+        }
+        Step::Paused => {
+            client.set_nonblocking(true).unwrap();
+            let _ = client.write(&pattern(4, 1 << 20));
+            let _ = within(moment, poll_fn(|cx| stream.poll_hangup(cx))).await;
+            let _ = within(moment, poll_fn(never)).await;
+            let _ = within(moment, poll_fn(|cx| stream.poll_hangup(cx))).await;
+        }
+        Step::Closing => {
+            stream.put_bytes(pattern(5, 8 << 20));
+            assert!(within(moment, poll_fn(|cx| stream.poll_close(cx))).await.is_none());
+        }
+        Step::Aborted => {
+            stream.put_bytes(pattern(6, 8 << 20));
+            turns(1).await;
+            stream.abort();
+        }
+        Step::HalfClosed => {
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            assert!(recv(&stream).await.unwrap().is_empty());
+        }
+    }
+    held
+}
+
+#[test]
+fn connections_can_be_dropped_at_every_step() {
+    for settings in [TINY, Settings { io: Io::Uring, zero_copy_from: Some(4096), ..Settings::default() }] {
+        run(&settings, async {
+            let (listener, address) = listen();
+            let mut kept = Vec::new();
+            for round in 0..100 {
+                for step in STEPS {
+                    let client = TcpStream::connect(address).unwrap();
+                    let (stream, _) = listener.accept().await.unwrap();
+                    let chunks = drop_at(step, stream, client).await;
+                    if round % 10 == 0 {
+                        kept.extend(chunks);
+                    }
+                }
+            }
+            drop(listener);
+            nothing_is_held_but((0, 1)).await;
+            kept
+        });
+    }
+}
+
+#[test]
+fn many_connections_can_be_dropped_at_once_and_with_their_ring() {
+    for ends_with_its_ring in [false, true] {
+        let kept = run(&Settings { io: Io::Uring, ..Settings::default() }, async {
+            let (listener, address) = listen();
+            let mut clients = Vec::new();
+            let mut kept = Vec::new();
+            for n in 0..600 {
+                let mut client = TcpStream::connect(address).unwrap();
+                client.write_all(&pattern(n, 500)).unwrap();
+                clients.push(client);
+                let (stream, _) = listener.accept().await.unwrap();
+                stream.put_bytes(pattern(n, 100_000));
+                spawn(async move {
+                    while recv(&stream).await.is_ok_and(|chunk| !chunk.is_empty()) {}
+                    let _ = within(Duration::from_millis(1), poll_fn(|cx| stream.poll_close(cx))).await;
+                });
+                if n % 100 == 0 {
+                    let (stream, _) = {
+                        clients.push(TcpStream::connect(address).unwrap());
+                        clients.last_mut().unwrap().write_all(b"kept").unwrap();
+                        listener.accept().await.unwrap()
+                    };
+                    kept.push((recv(&stream).await.unwrap(), stream));
+                }
+            }
+            if !ends_with_its_ring {
+                drop(clients); // all at once
+                let streams = kept.len();
+                nothing_is_held_but((streams + 1, 2)).await;
+            }
+            kept
+        });
+        for (mut chunk, stream) in kept {
+            chunk.make_ascii_uppercase();
+            assert_eq!(&*chunk, b"KEPT", "a chunk outlives its ring");
+            drop(stream); // and so does a connection, useless as it is
+        }
+    }
+}
+
+#[test]
+fn connecting_can_be_given_up() {
+    // A listener whose backlog is full leaves further connections waiting.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    full.listen(0).unwrap();
+    let address = full.local_addr().unwrap().as_socket().unwrap();
+    run(&TINY, async {
+        let mut waiting = 0;
+        for _ in 0..100 {
+            waiting += usize::from(within(Duration::from_micros(500), connect(address)).await.is_none());
+        }
+        assert!(waiting > 90, "{waiting} connections waited");
+        nothing_is_held_but((0, 1)).await;
+        // The ring may end while one is waiting.
+        spawn(async move { drop(connect(address).await) });
+        turns(1).await;
+        assert_eq!(held(), (1, 2));
+    });
+}
+
+#[test]
+fn a_refused_connection_is_an_error() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    run(&TINY, async {
+        let error = connect(address).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        nothing_is_held_but((0, 1)).await;
+    });
+}
+
+#[test]
+fn listeners_can_be_dropped_with_connections_that_nobody_took() {
+    run(&TINY, async {
+        for _ in 0..50 {
+            let (listener, address) = listen();
+            let waits = within(Duration::from_micros(100), listener.accept()).await;
+            assert!(waits.is_none());
+            let clients: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+            turns(2).await;
+            drop(listener);
+            nothing_is_held_but((0, 1)).await;
+            for mut client in clients {
+                let gone = client.read(&mut [0]);
+                assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn connections_that_nobody_asks_for_stay_with_the_kernel() {
+    run(&Settings { io: Io::Uring, ..Settings::default() }, async {
+        let (listener, address) = listen();
+        let mut clients = vec![TcpStream::connect(address).unwrap()];
+        let _first = listener.accept().await.unwrap();
+        turns(1).await;
+        clients.extend((0..3).map(|_| TcpStream::connect(address).unwrap()));
+        turns(3).await;
+        let opened = |client: &TcpStream| client.as_raw_fd();
+        assert_eq!(clients.iter().map(opened).count(), 4);
+        clients.extend((0..50).map(|_| TcpStream::connect(address).unwrap()));
+        turns(3).await;
+        assert_eq!(held(), (2, 1), "accepting has stopped");
+        for _ in 0..53 {
+            listener.accept().await.unwrap();
+        }
+    });
+}
+
+/// Every connection sends its own bytes back, until its peer is done.
+async fn echo(listener: Listener) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        spawn(async move {
+            loop {
+                poll_fn(|cx| stream.poll_room(cx)).await.unwrap();
+                let chunk = recv(&stream).await.unwrap();
+                if chunk.is_empty() {
+                    return poll_fn(|cx| stream.poll_close(cx)).await.unwrap();
+                }
+                stream.put(&chunk);
+            }
+        });
+    }
+}
+
+/// Clients on a ring of their own, each with its own bytes; the ring under test echoes them.
+fn exchange(settings: &Settings, clients: usize, len: usize) -> Look {
+    let (post, mut done) = mailbox::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let clients = std::thread::spawn(move || {
+        let address: SocketAddr = told.recv().unwrap();
+        run(&Settings { io: Io::Uring, ..Settings::default() }, async {
+            let left = Rc::new(Cell::new(clients));
+            for n in 0..clients {
+                let left = Rc::clone(&left);
+                spawn(async move {
+                    let stream = connect(address).await.unwrap();
+                    let bytes = pattern(n, len);
+                    stream.put_bytes(bytes.clone());
+                    let back = async {
+                        let mut back = Vec::new();
+                        while back.len() < len {
+                            back.extend_from_slice(&recv(&stream).await.unwrap());
+                        }
+                        back
+                    };
+                    assert!(back.await == bytes, "what came back is not what was sent");
+                    left.set(left.get() - 1);
+                });
+            }
+            while left.get() > 0 {
+                turns(20).await;
+            }
+        });
+        drop(post);
+    });
+    let looked = run(settings, async {
+        let (listener, address) = listen();
+        tell.send(address).unwrap();
+        spawn(echo(listener));
+        assert!(done.next().await.is_none());
+        look()
+    });
+    clients.join().unwrap();
+    looked
+}
+
+#[test]
+fn a_ring_that_is_too_small_for_everything_loses_nothing() {
+    let look = exchange(&TINY, 64, 300_000);
+    assert!(look.chunks_copied > 0, "{look:?}");
+    assert!(look.buffers_exhausted > 0, "{look:?}");
+}
+
+#[test]
+fn sends_without_copies_arrive_whole() {
+    let look = exchange(&Settings { zero_copy_from: Some(1), io: Io::Uring, ..Settings::default() }, 8, 200_000);
+    assert!(look.sends_zero_copy > 0, "{look:?}");
+}
+
+#[test]
+fn completions_that_the_queue_has_no_room_for_are_not_lost() {
+    run(&TINY, async {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let address = socket.local_addr().unwrap();
+        socket2::SockRef::from(&socket).set_send_buffer_size(16 << 10).unwrap(); // what it accepts inherits it
+        let listener = Listener::new(socket).unwrap();
+        let mut clients: Vec<_> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut streams = Vec::new();
+        for _ in 0..clients.len() {
+            streams.push(listener.accept().await.unwrap().0);
+        }
+        // All wait to receive; then all have received, while the worker was busy.
+        for stream in &streams {
+            let waits = poll_fn(|cx| Poll::Ready(stream.poll_recv(cx).is_pending())).await;
+            assert!(waits);
+        }
+        turns(2).await;
+        clients.iter_mut().for_each(|client| client.write_all(b"now").unwrap());
+        for stream in &streams {
+            assert_eq!(&*recv(stream).await.unwrap(), b"now");
+        }
+        // More sends fall short at once than there is room for.
+        let big = pattern(1, 1 << 20);
+        streams.iter().for_each(|stream| stream.put_bytes(big.clone()));
+        turns(3).await;
+        assert!(streams.iter().all(|stream| stream.unsent() > 0));
+        assert!(look().overflows > 0, "{:?}", look());
+        for (stream, client) in streams.iter().zip(clients).take(5) {
+            let reader = std::thread::spawn(move || {
+                let mut all = Vec::new();
+                (&client).take(1 << 20).read_to_end(&mut all).unwrap();
+                all
+            });
+            poll_fn(|cx| stream.poll_sent(cx)).await.unwrap();
+            assert!(reader.join().unwrap() == big);
+        }
+    });
+}
+
+#[test]
+fn whoever_does_not_read_is_paused_and_loses_nothing() {
+    run(&Settings { io: Io::Uring, ..Settings::default() }, async {
+        let (listener, address) = listen();
+        let client = TcpStream::connect(address).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let bytes = pattern(9, 20 << 20);
+        let sent = bytes.clone();
+        let writer = std::thread::spawn(move || (&client).write_all(&sent).unwrap());
+        let _ = within(Duration::from_millis(50), poll_fn(|cx| stream.poll_hangup(cx))).await;
+        turns(20).await;
+        let ahead = look();
+        turns(20).await;
+        assert!(look().completions < ahead.completions + 50, "it receives on: {:?} {ahead:?}", look());
+        assert_eq!(stream.received(), 0);
+        assert!(recv_all(&stream).await == bytes);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn the_end_is_seen_behind_more_than_is_received_ahead() {
+    run(&Settings { io: Io::Uring, ..Settings::default() }, async {
+        let (listener, address) = listen();
+        let mut client = TcpStream::connect(address).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let bytes = pattern(9, 150_000);
+        client.write_all(&bytes).unwrap();
+        let early = within(Duration::from_millis(20), poll_fn(|cx| stream.poll_hangup(cx))).await;
+        assert!(early.is_none(), "bytes alone are no hangup");
+        drop(client);
+        poll_fn(|cx| stream.poll_hangup(cx)).await;
+        assert!(recv_all(&stream).await == bytes);
+    });
+}
+
+#[test]
+fn one_ring_wakes_another_by_a_message() {
+    let (post, mut heard) = mailbox::<u32>();
+    let (answer, mut answered) = mailbox::<u32>();
+    let settings = Settings { io: Io::Uring, ..Settings::default() };
+    let with = settings.clone();
+    let other = std::thread::spawn(move || {
+        run(&with, async {
+            while let Some(number) = heard.next().await {
+                answer.send(number + 1).unwrap();
+            }
+            look().messages
+        })
+    });
+    let messages = run(&settings, async move {
+        for number in 0..1000 {
+            post.send(number).unwrap();
+            assert_eq!(answered.next().await, Some(number + 1));
+        }
+        look().messages
+    });
+    assert!(messages > 0 && other.join().unwrap() > 0);
+}
+
+#[test]
+fn a_ring_that_is_gone_is_not_woken() {
+    let settings = Settings { io: Io::Uring, ..Settings::default() };
+    let (post, mut heard) = mailbox::<()>();
+    let waker = run(&settings, async move {
+        let waiting = within(Duration::from_millis(1), heard.next()).await;
+        assert!(waiting.is_none());
+        poll_fn(|cx| Poll::Ready(cx.waker().clone())).await
+    });
+    assert!(post.send(()).is_err());
+    waker.wake_by_ref();
+    run(&settings, async {
+        waker.wake_by_ref();
+        turns(2).await;
+    });
+}
+
+#[test]
+fn a_task_that_panics_ends_alone_and_tasks_end_with_their_ring() {
+    struct Gone(Rc<Cell<u32>>);
+    impl Drop for Gone {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+            spawn(async {}); // nobody takes it any more
+        }
+    }
+    let gone = Rc::new(Cell::new(0));
+    run(&TINY, async {
+        for n in 0..10 {
+            let guard = Gone(Rc::clone(&gone));
+            spawn(async move {
+                let _guard = guard;
+                turns(1).await;
+                assert!(n % 2 == 0, "a panic that is meant");
+                pending::<()>().await;
+            });
+        }
+        turns(4).await;
+        assert_eq!(gone.get(), 5, "those that panicked");
+    });
+    assert_eq!(gone.get(), 10);
+}
