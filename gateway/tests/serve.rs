@@ -55,6 +55,8 @@ fn ends(arguments: &[&str]) -> (i32, String) {
 struct Serving {
     child: Child,
     log: BufReader<std::process::ChildStderr>,
+    /// The line that tells the way of I/O.
+    chosen: Option<serde_json::Value>,
     insecure: String,
     admin: String,
 }
@@ -70,9 +72,14 @@ impl Serving {
             "--log-format=json",
         ];
         arguments.extend(more);
-        let mut child = usher(&arguments).spawn().unwrap();
+        Self::run(&mut usher(&arguments))
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        let mut serving = Self { child, log, insecure: String::new(), admin: String::new() };
+        let mut serving = Self { child, log, chosen: None, insecure: String::new(), admin: String::new() };
+        serving.chosen = Some(serving.line("way of I/O"));
         let line = serving.line("listening");
         serving.insecure = line["insecure"].as_str().unwrap().to_owned();
         serving.admin = line["admin"].as_str().unwrap().to_owned();
@@ -166,6 +173,74 @@ fn a_new_configuration_is_taken_and_a_bad_one_refused() {
         metrics.contains("usher_config_reloads_total{result=\"refused\",what=\"flow-control objects\"} 1")
     );
     assert_eq!(serving.end(), 0);
+}
+
+/// Forbids `io_uring_setup` to a program and its threads, as seccomp profiles of container runtimes do.
+fn forbid_io_uring(command: &mut Command) -> &mut Command {
+    use std::os::unix::process::CommandExt as _;
+    let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let (load, equal, answer) = (0x20, 0x15, 0x06); // BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
+    let number = u32::try_from(libc::SYS_io_uring_setup).unwrap();
+    let refusal = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
+    let filter = [
+        step(load, 0), // the number of the call
+        libc::sock_filter { jf: 1, ..step(equal, number) },
+        step(answer, refusal),
+        step(answer, libc::SECCOMP_RET_ALLOW),
+    ];
+    let install = move || {
+        let program = libc::sock_fprog { len: 4, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: two system calls that read `program` and what it points to, which live until they are back; they
+        // allocate nothing and take no lock, as is asked between fork and exec.
+        let failed = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
+        };
+        if failed { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: `install` does nothing that is not allowed between fork and exec: see there.
+    unsafe { command.pre_exec(install) }
+}
+
+#[test]
+fn where_io_uring_is_forbidden_epoll_serves_and_says_why() {
+    let upstream = format!("--upstream={}", apiserver());
+    let serve = ["serve", &*upstream, "--insecure-port=0", "--admin-bind-address=127.0.0.1:0"];
+    let mut insisting = usher(&serve);
+    let output = forbid_io_uring(insisting.arg("--io=uring")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("seccomp") && said.contains("--io=auto"), "{said}");
+
+    let mut serving = Serving::run(forbid_io_uring(usher(&serve).arg("--log-format=json")));
+    let answer = get(&serving.insecure, "/api/v1/pods");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    let chosen = serving.chosen.take().unwrap();
+    assert_eq!(chosen["io"], "epoll");
+    assert!(chosen["reason"].as_str().unwrap().contains("seccomp"), "{chosen}");
+    assert!(
+        awaited(|| get(&serving.admin, "/readyz?verbose").contains("[i]io epoll: io_uring is forbidden"))
+    );
+    assert!(
+        get(&serving.admin, "/metrics")
+            .contains("usher_ring_info{io=\"epoll\",reason=\"io_uring is forbidden")
+    );
+    assert_eq!(serving.end(), 0);
+}
+
+#[test]
+fn the_way_of_io_is_chosen_and_told() {
+    for io in ["auto", "uring", "epoll"] {
+        let mut serving = Serving::start(&[&format!("--io={io}")]);
+        let chosen = serving.chosen.take().unwrap();
+        let (name, reason) = (chosen["io"].as_str().unwrap(), chosen["reason"].as_str().unwrap());
+        assert!(io == "auto" || name == io, "{chosen}");
+        assert!(get(&serving.insecure, "/").ends_with("ok"));
+        let line = format!("[i]io {name}: {reason}");
+        assert!(awaited(|| get(&serving.admin, "/readyz?verbose").contains(&line)), "{line}");
+        let enters = get(&serving.admin, "/metrics");
+        assert_eq!(enters.contains("\nusher_ring_enters_total 0\n"), name == "epoll", "{enters}");
+        assert_eq!(serving.end(), 0);
+    }
 }
 
 fn put(folder: &Path, text: &str) {

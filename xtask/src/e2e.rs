@@ -1,12 +1,13 @@
 //! `cargo xtask e2e`: usher against a real control plane, each test named by what it protects.
 //!
-//! The tests are the target `e2e` of `tests/`; `cargo xtask e2e --help` tells their options.
+//! The tests are the target `e2e` of `tests/`; `cargo xtask e2e --help` tells their options;
+//! `--io`, given first, is usher's.
 
 use crate::{Outcome, Task, run};
 
 pub(crate) const TASK: Task = Task {
     name: "e2e",
-    arguments: "[--seed N] [FILTER …]",
+    arguments: "[--io auto|uring|epoll] [--seed N] [FILTER …]",
     about: "real clients through usher to a real control plane (needs Go)",
     run: e2e,
 };
@@ -14,5 +15,8 @@ pub(crate) const TASK: Task = Task {
 pub(crate) fn e2e(arguments: &[String]) -> Outcome {
     run::run(&mut run::cargo(["build", "--package", "usher", "--bin", "usher"]))?;
     let mut command = run::cargo(["test", "--package", "usher-tests", "--test", "e2e", "--"]);
-    run::run(command.args(arguments))
+    match arguments {
+        [flag, io, rest @ ..] if flag == "--io" => run::run(command.args(rest).env("USHER_IO", io)),
+        all => run::run(command.args(all)),
+    }
 }

@@ -1,5 +1,7 @@
 //! `cargo xtask test`: unit, property, conformance and integration tests of the whole workspace.
 //!
+//! Workers are tested on both ways of I/O: `USHER_TEST_IO=auto|uring|epoll` says which.
+//!
 //! Only the end-to-end tests are apart (`cargo xtask e2e`): they need a control plane built with Go.
 
 use crate::{Outcome, Task, run};
@@ -13,5 +15,8 @@ pub(crate) const TASK: Task = Task {
 
 fn test(arguments: &[String]) -> Outcome {
     let mut command = run::cargo(["test", "--workspace", "--no-fail-fast"]);
-    run::run(command.args(arguments))
+    run::run(command.args(arguments))?;
+    // What has to do with bytes once more, on the other way of I/O: the first time took io_uring if it is there.
+    let mut command = run::cargo(["test", "--package", "usher", "--no-fail-fast"]);
+    run::run(command.args(["--lib", "--test", "worker"]).args(arguments).env("USHER_TEST_IO", "epoll"))
 }

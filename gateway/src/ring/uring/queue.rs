@@ -157,7 +157,8 @@ impl Drop for Leaked {
 }
 
 /// Lets receiving end by itself after so many bytes in all (6.17; before, the kernel refuses with `EINVAL`).
-pub(super) fn limit_receiving(receive: &mut squeue::Entry, bytes: u32) {
+pub(super) fn limit_receiving(receive: &mut squeue::Entry, bytes: usize) {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     const { assert!(size_of::<squeue::Entry>() == 64) };
     // SAFETY: an entry is the kernel's `io_uring_sqe` of 64 bytes, without invalid values; the word at byte 44 is
     // `optlen`, which the crate does not know for this operation.

@@ -420,7 +420,7 @@ impl Socket {
         receiving.state = State::Armed;
         let mut receive = opcode::RecvMulti::new(Fd(self.raw()), GROUP).build();
         if driver.limits_receiving.get() {
-            queue::limit_receiving(&mut receive, RECEIVED_AHEAD_MAX as u32);
+            queue::limit_receiving(&mut receive, RECEIVED_AHEAD_MAX);
         }
         // SAFETY: points to no memory; the buffers that the kernel chooses are the driver's.
         unsafe { self.push(driver, receive, Kind::Receive) };

@@ -6,18 +6,26 @@ use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use bytes::Bytes;
 use usher_flowcontrol::units::Nanos;
 
 use super::*;
-use crate::ring::{Chunk, Io, Listener, Stream, bind, connect, look, mailbox, now, sleep_until, spawn, within};
+use crate::ring::{
+    Chunk, Io, Listener, Stream, bind, connect, look, mailbox, now, sleep_until, spawn, within,
+};
 
 /// A ring on which everything runs out at once.
-const TINY: Settings =
-    Settings { io: Io::Uring, entries: 8, buffers: 8, buffer_size: 1024, sqpoll: None, busy_poll: 0, zero_copy_from: None };
+const TINY: Settings = Settings {
+    io: Io::Uring,
+    entries: 8,
+    buffers: 8,
+    buffer_size: 1024,
+    sqpoll: None,
+    busy_poll: 0,
+    zero_copy_from: None,
+};
 
 fn run<T>(settings: &Settings, future: impl Future<Output = T>) -> T {
     super::run(settings, future).unwrap()
@@ -51,7 +59,7 @@ async fn recv_all(stream: &Stream) -> Vec<u8> {
 }
 
 fn pattern(seed: usize, len: usize) -> Bytes {
-    let period: Vec<u8> = (0..251).map(|n| ((n * 31 + seed * 7) % 251) as u8).collect();
+    let period: Vec<u8> = (0..251).map(|n| u8::try_from((n * 31 + seed * 7) % 251).unwrap()).collect();
     let mut bytes = period.repeat(len / period.len() + 1);
     bytes.truncate(len);
     bytes.into()
@@ -283,8 +291,6 @@ fn connections_that_nobody_asks_for_stay_with_the_kernel() {
         turns(1).await;
         clients.extend((0..3).map(|_| TcpStream::connect(address).unwrap()));
         turns(3).await;
-        let opened = |client: &TcpStream| client.as_raw_fd();
-        assert_eq!(clients.iter().map(opened).count(), 4);
         clients.extend((0..50).map(|_| TcpStream::connect(address).unwrap()));
         turns(3).await;
         assert_eq!(held(), (2, 1), "accepting has stopped");
@@ -362,7 +368,8 @@ fn a_ring_that_is_too_small_for_everything_loses_nothing() {
 
 #[test]
 fn sends_without_copies_arrive_whole() {
-    let look = exchange(&Settings { zero_copy_from: Some(1), io: Io::Uring, ..Settings::default() }, 8, 200_000);
+    let look =
+        exchange(&Settings { zero_copy_from: Some(1), io: Io::Uring, ..Settings::default() }, 8, 200_000);
     assert!(look.sends_zero_copy > 0, "{look:?}");
 }
 
