@@ -20,5 +20,6 @@ mod memory;
 mod request_line;
 mod slow;
 mod smuggling;
+mod tls;
 mod trickles;
 mod upstream_faults;

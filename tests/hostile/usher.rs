@@ -292,6 +292,11 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate: der, pem }
     }
 
+    /// Its certificate.
+    pub(crate) fn certificate(&self) -> CertificateDer<'static> {
+        self.certificate.clone()
+    }
+
     fn server(&self) -> (String, String) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().expect("a key");

@@ -87,8 +87,16 @@ async fn receive_all(stream: &mut Stream, length: usize) -> Vec<u8> {
 
 /// Both ends ours.
 async fn both(world: &World, observer: Option<Rc<dyn Observer>>) -> (Stream, Stream) {
-    let (listener, address) = listener();
     let config = world.client.current(Presents::Nothing, Protocol::Http2).unwrap();
+    both_with(world, config, observer).await
+}
+
+async fn both_with(
+    world: &World,
+    config: Arc<ClientConfig>,
+    observer: Option<Rc<dyn Observer>>,
+) -> (Stream, Stream) {
+    let (listener, address) = listener();
     let connecting =
         async { crate::tls::connect(ring::connect(address).await.unwrap(), config, name()).await.unwrap() };
     let accepting = async {
@@ -349,6 +357,41 @@ fn a_message_in_pieces_is_one_and_nothing_may_come_between() {
         client.sealing.renew_silently();
         client.put(b"with new keys");
         assert_eq!(&*receive(&mut server).await.unwrap(), b"with new keys");
+    })
+    .unwrap();
+}
+
+#[test]
+fn tls_1_2_has_no_second_handshake_and_few_warnings() {
+    let world = world();
+    let suites = ALL_CIPHER_SUITES.iter().filter(|suite| {
+        let name = format!("{:?}", suite.suite());
+        suite.tls13().is_none() && name.contains("ECDSA")
+    });
+    ring::run(async {
+        for suite in suites {
+            for (kind, bytes, times, expected) in [
+                (HANDSHAKE, &[1, 0, 0, 0][..], 1, Fault::Unexpected),
+                (HANDSHAKE, &[0, 0, 0, 0], 1, Fault::Unexpected),
+                (HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 1], 1, Fault::Unexpected),
+                (20, &[1], 1, Fault::Unexpected),
+                (ALERT, &[WARNING, 41], usize::from(WARNINGS_MAX) + 1, Fault::TooMany),
+                (DATA, &[], usize::from(EMPTY_MAX) + 1, Fault::TooMany),
+            ] {
+                let mut config = ClientConfig::clone(&outsider(&world.authority, Some(*suite)));
+                config.enable_secret_extraction = true;
+                let (mut server, client) = both_with(&world, Arc::new(config), None).await;
+                client.put(b"first");
+                client.sealing.seal_now();
+                assert_eq!(&*receive(&mut server).await.unwrap(), b"first");
+                (0..times).for_each(|_| client.sealing.put_record(kind, bytes));
+                assert_eq!(
+                    fault(&receive(&mut server).await.unwrap_err()),
+                    expected,
+                    "{suite:?} {kind} {bytes:?}"
+                );
+            }
+        }
     })
     .unwrap();
 }
