@@ -142,6 +142,10 @@ enum Attempt {
     Failed(Fault),
 }
 
+/// Streams of a connection, whatever they are, beyond which a short request takes another. An apiserver writes all
+/// answers of a connection one after the other: with too many they wait for each other, with too few nothing is
+/// gained by sharing.
+const SHORT_STREAMS_MAX: usize = 16;
 /// Attempts beyond one a server: unused connections that turn out to be closed do not count as a server's
 /// failure, but they end too.
 const ATTEMPTS_EXTRA: usize = 2;
@@ -213,14 +217,14 @@ impl Upstream {
         presents: Presents,
         kind: Kind,
         request: Request<Upload>,
-    ) -> Result<Response<Download>, Fault> {
+    ) -> Result<Box<Response<Download>>, Fault> {
         let mut request = Box::new(request);
         let attempts_max = self.servers.len() + ATTEMPTS_EXTRA;
         let mut last = Fault::NoServer;
         for attempt in 0..attempts_max {
             let Some(pool) = self.choose(attempt) else { break };
             match pool.attempt(&self.settings, presents, kind, request, attempt > 0).await {
-                Attempt::Answered(response) => return Ok(*response),
+                Attempt::Answered(response) => return Ok(response),
                 Attempt::Failed(fault) => return Err(fault),
                 Attempt::Unsent(unsent) => {
                     (request, last) = unsent;
@@ -320,10 +324,10 @@ impl Pool {
         fresh: bool,
     ) -> Attempt {
         if settings.http2.takes(kind) && self.server.tls && !self.http1_only.get() {
-            let at_hand = if fresh { None } else { self.with_room(settings, presents) };
+            let at_hand = if fresh { None } else { self.with_room(settings, presents, kind) };
             let shared = match at_hand {
                 Some(shared) => Ok(Some(shared)),
-                None => Box::pin(self.shared_connection(settings, presents, fresh)).await,
+                None => Box::pin(self.shared_connection(settings, presents, kind, fresh)).await,
             };
             match shared {
                 Ok(Some(shared)) => return Box::pin(http2::send(shared, &self.server, request)).await,
@@ -364,9 +368,13 @@ impl Pool {
     }
 
     /// A connection with a stream to spare.
-    fn with_room(&self, settings: &Settings, presents: Presents) -> Option<Rc<http2::Shared>> {
+    fn with_room(&self, settings: &Settings, presents: Presents, kind: Kind) -> Option<Rc<http2::Shared>> {
+        let streams_max = match kind {
+            Kind::Watch => settings.streams_per_connection_max,
+            Kind::Short | Kind::Stranger => settings.streams_per_connection_max.min(SHORT_STREAMS_MAX),
+        };
         let shared = self.shared[lane(presents)].borrow();
-        shared.iter().find(|shared| shared.has_room(settings.streams_per_connection_max)).cloned()
+        shared.iter().find(|shared| shared.has_room(streams_max)).cloned()
     }
 
     /// A new connection, or one that was made meanwhile; `None` if this server has no HTTP/2.
@@ -374,6 +382,7 @@ impl Pool {
         self: &Rc<Self>,
         settings: &Settings,
         presents: Presents,
+        kind: Kind,
         fresh: bool,
     ) -> Result<Option<Rc<http2::Shared>>, Fault> {
         let (made, failed) = (self.made.get(), self.failed.get());
@@ -381,7 +390,8 @@ impl Pool {
         if self.http1_only.get() {
             return Ok(None);
         }
-        if let Some(shared) = self.with_room(settings, presents).filter(|_| !fresh || self.made.get() != made)
+        if let Some(shared) =
+            self.with_room(settings, presents, kind).filter(|_| !fresh || self.made.get() != made)
         {
             return Ok(Some(shared));
         }

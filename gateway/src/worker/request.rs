@@ -227,7 +227,7 @@ async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> 
             _ => Kind::Short,
         };
         let response = upstream.send(presents, kind, request).await.map_err(missing)?;
-        return Ok(Answer::Plain(Box::new(response)));
+        return Ok(Answer::Plain(response));
     };
     headers::ask_upgrade(request.headers_mut(), protocols.clone());
     match Box::pin(upstream.switch(presents, request)).await.map_err(missing)? {

@@ -82,6 +82,8 @@ pub(in crate::upstream) struct Answer {
 
 /// Lines of an answer's head. Go's server has no limit of its own; nobody needs more.
 const HEAD_LINES_MAX: usize = 256;
+/// Pieces of bodies from here on are sent without being copied.
+const COPIED_BELOW: usize = 2048;
 /// Answers before the answer (1xx). Go's client takes five.
 const INFORMATIONAL_MAX: usize = 5;
 
@@ -210,40 +212,47 @@ impl Upgoing {
 // === impl Sending ===
 
 impl Sending {
-    /// Puts a part of the body, or its end: then it is true.
+    /// Puts a part of the body, or its end: then it is true. What is small goes together with what frames it: one put
+    /// is one TLS record.
     fn put(&mut self, wire: &mut Wire, frame: Option<Frame<Bytes>>) -> Result<bool, Cause> {
         SCRATCH.with_borrow_mut(|out| {
             out.clear();
-            let Some(frame) = frame else { return self.end(wire, out, None) };
-            match frame.into_data() {
-                Ok(data) if data.is_empty() => Ok(false),
-                Ok(data) => {
-                    if self.encoder.before(out, data.len()) < data.len() {
-                        return Err("a body longer than its Content-Length".into());
-                    }
-                    wire.put(out);
-                    let count = data.len();
-                    wire.put_bytes(data);
-                    out.clear();
-                    self.encoder.after(out, count);
-                    if self.upload.is_end_stream() {
-                        return self.end(wire, out, None);
-                    }
-                    wire.put(out);
-                    Ok(false)
-                }
-                Err(frame) => self.end(wire, out, frame.trailers_ref()),
+            let over = match frame.map(Frame::into_data) {
+                Some(Ok(data)) => self.write(wire, data, out)?,
+                Some(Err(trailers)) => self.end(out, trailers.trailers_ref())?,
+                None => self.end(out, None)?,
+            };
+            if !out.is_empty() {
+                wire.put(out);
             }
+            Ok(over)
         })
     }
 
-    fn end(&self, wire: &mut Wire, out: &mut Vec<u8>, trailers: Option<&HeaderMap>) -> Result<bool, Cause> {
-        let trailers = trailers.map(|trailers| encode::announced(trailers, &self.announced));
-        if !self.encoder.end(out, trailers.as_ref()) {
-            return Err("a body shorter than its Content-Length".into());
+    /// A piece of the body, which may be the last.
+    fn write(&mut self, wire: &mut Wire, data: Bytes, out: &mut Vec<u8>) -> Result<bool, Cause> {
+        let count = data.len();
+        if self.encoder.before(out, count) < count {
+            return Err("a body longer than its Content-Length".into());
         }
-        wire.put(out);
-        Ok(true)
+        if count < COPIED_BELOW {
+            out.extend_from_slice(&data);
+        } else {
+            wire.put(out);
+            wire.put_bytes(data);
+            out.clear();
+        }
+        self.encoder.after(out, count);
+        if self.upload.is_end_stream() { self.end(out, None) } else { Ok(false) }
+    }
+
+    fn end(&self, out: &mut Vec<u8>, trailers: Option<&HeaderMap>) -> Result<bool, Cause> {
+        let trailers = trailers.map(|trailers| encode::announced(trailers, &self.announced));
+        if self.encoder.end(out, trailers.as_ref()) {
+            Ok(true)
+        } else {
+            Err("a body shorter than its Content-Length".into())
+        }
     }
 }
 
