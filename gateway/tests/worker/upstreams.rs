@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use usher::identity::{Authenticator, Options};
 use usher::tls;
-use usher::upstream::{self, Server};
+use usher::upstream::{self, Http2, Server};
 use usher::worker::AdmissionSettings;
 use usher_flowcontrol::units::Seats;
 
@@ -125,23 +125,59 @@ fn client_files(folder: &Path) -> tls::ClientFiles {
     }
 }
 
-#[tokio::test]
-async fn watches_share_http2_connections_and_short_requests_do_not() {
-    let folder = tempfile::tempdir().unwrap();
-    certificates(folder.path(), &["server", "proxy"]);
-    let (server, mut arrived) = secure_stub(folder.path()).await;
-    let tls = Arc::new(tls::Client::new(client_files(folder.path())).unwrap());
-    let tokens = folder.path().join("tokens.csv");
+/// A worker that knows Alice, in front of an apiserver over TLS.
+async fn secure_world(folder: &Path, http2: Http2) -> (World, mpsc::UnboundedReceiver<Arrived>) {
+    certificates(folder, &["server", "proxy"]);
+    let (server, arrived) = secure_stub(folder).await;
+    let tls = Arc::new(tls::Client::new(client_files(folder)).unwrap());
+    let tokens = folder.join("tokens.csv");
     std::fs::write(&tokens, "secret,alice,1\n").unwrap();
     let options = Options { token_auth_file: Some(tokens), ..Options::default() };
     let authenticator = Arc::new(Authenticator::new(&options).unwrap());
     let world = World::with(|settings| {
         settings.authenticator = authenticator;
         settings.upstream = upstream::Settings::new(vec![server], Some(tls));
+        settings.upstream.http2 = http2;
         settings.watch_quiet = Duration::from_millis(1);
         settings.admission = AdmissionSettings::FlowControl { server_limit: Seats(100) };
     })
     .await;
+    (world, arrived)
+}
+
+#[tokio::test]
+async fn short_requests_share_http2_connections_if_told_to_but_for_those_of_strangers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (world, mut arrived) = secure_world(folder.path(), Http2::All).await;
+    let mut connections = Vec::new();
+    let mut seen = Vec::new();
+    for request in
+        [WATCH, &WATCH.replace("?watch=1", ""), &WATCH.replace("GET /api/v1/pods?watch=1", "DELETE /x")]
+    {
+        let mut client = world.client().await;
+        client.send(request).await;
+        let short = next(&mut arrived).await;
+        assert_eq!(short.version, Version::HTTP_2, "{request}");
+        connections.push(short.connection);
+        seen.push((client, short));
+    }
+    assert_eq!(connections[0], connections[1], "two streams to a connection");
+    assert_ne!(connections[0], connections[2], "and no third");
+    let mut stranger = world.client().await;
+    stranger.send(get("/api/v1/pods")).await;
+    assert_eq!(next(&mut arrived).await.version, Version::HTTP_11);
+    for (mut client, short) in seen {
+        drop(short.pen);
+        assert_eq!(client.answer().await.status, 200);
+    }
+    drop(stranger);
+    world.done().await;
+}
+
+#[tokio::test]
+async fn watches_share_http2_connections_and_short_requests_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (world, mut arrived) = secure_world(folder.path(), Http2::Watches).await;
     let mut watchers = Vec::new();
     let mut seen = Vec::new();
     for _ in 0..3 {
