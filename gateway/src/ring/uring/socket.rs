@@ -62,6 +62,8 @@ struct Connecting {
 #[derive(Default)]
 struct Receiving {
     state: State,
+    /// The kernel was told to stop by itself.
+    is_limited: bool,
     chunks: VecDeque<Chunk>,
     /// Invariant: the bytes of `chunks`.
     ahead: usize,
@@ -284,6 +286,15 @@ fn keep(place: &mut Option<Waker>, cx: &Context<'_>) {
     }
 }
 
+// === impl Receiving ===
+
+impl Receiving {
+    /// Its reader shall read first.
+    fn has_enough(&self) -> bool {
+        self.ahead >= RECEIVED_AHEAD_MAX
+    }
+}
+
 // === impl Handle ===
 
 impl Handle {
@@ -419,7 +430,8 @@ impl Socket {
         }
         receiving.state = State::Armed;
         let mut receive = opcode::RecvMulti::new(Fd(self.raw()), GROUP).build();
-        if driver.limits_receiving.get() {
+        receiving.is_limited = driver.limits_receiving.get();
+        if receiving.is_limited {
             queue::limit_receiving(&mut receive, RECEIVED_AHEAD_MAX);
         }
         // SAFETY: points to no memory; the buffers that the kernel chooses are the driver's.
@@ -432,7 +444,7 @@ impl Socket {
         if receiving.state != State::Idle || receiving.end.is_some() || self.abandoned.get() {
             return; // receiving brings it
         }
-        if receiving.ahead <= RECEIVED_AHEAD_MAX {
+        if !receiving.has_enough() {
             drop(receiving);
             return self.receive(driver);
         }
@@ -463,10 +475,10 @@ impl Socket {
                 } else {
                     Chunk::lent(lent)
                 };
-                let was_ahead = receiving.ahead > RECEIVED_AHEAD_MAX;
+                let had_enough = receiving.has_enough();
                 receiving.ahead += chunk.len();
                 receiving.chunks.push_back(chunk);
-                if receiving.ahead > RECEIVED_AHEAD_MAX && !was_ahead {
+                if receiving.has_enough() && !had_enough {
                     driver.turn.borrow_mut().ahead.push(Rc::clone(self));
                 }
             }
@@ -476,7 +488,8 @@ impl Socket {
                 receiving.state = State::Starved;
                 driver.turn.borrow_mut().starved.push(Rc::clone(self));
             }
-            _ if result == -libc::EINVAL && driver.limits_receiving.replace(false) => {
+            _ if result == -libc::EINVAL && receiving.is_limited => {
+                driver.limits_receiving.set(false);
                 drop(receiving);
                 return self.receive(driver); // before 6.17: without a limit
             }
@@ -501,7 +514,7 @@ impl Socket {
     /// At the end of a turn: its reader has had time to read.
     pub(super) fn pause(&self, driver: &Uring) {
         let mut receiving = self.receiving.borrow_mut();
-        if receiving.ahead > RECEIVED_AHEAD_MAX && receiving.state == State::Armed {
+        if receiving.has_enough() && receiving.state == State::Armed {
             receiving.state = State::Stopping;
             driver.counted.receives_paused.add(1);
             driver.cancel(self.token(Kind::Receive));
@@ -512,7 +525,7 @@ impl Socket {
     pub(super) fn receive_again(&self, driver: &Uring) {
         let mut receiving = self.receiving.borrow_mut();
         receiving.state = State::Idle;
-        let (has_enough, watches) = (receiving.ahead > RECEIVED_AHEAD_MAX, receiving.watcher.is_some());
+        let (has_enough, watches) = (receiving.has_enough(), receiving.watcher.is_some());
         drop(receiving);
         if !has_enough {
             self.receive(driver);
