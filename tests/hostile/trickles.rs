@@ -1,7 +1,7 @@
 //! Clients that send, or take, next to nothing: they hold no seat and no stream for long.
 
 use crate::bystander::{beside_a_bystander, glitches, seats};
-use crate::h2::{ENHANCE_YOUR_CALM, H2, flag, frame, get, kind, post, request};
+use crate::h2::{ENHANCE_YOUR_CALM, H2, flag, frame, get, kind, number, post, request};
 use crate::upstream::Upstream;
 use crate::usher::{Setup, until};
 
@@ -83,5 +83,25 @@ fn a_header_that_never_ends_is_no_request() {
         assert!(client.send(&frame(kind::HEADERS, flag::END_STREAM, 1, &block)));
         assert_eq!(client.goodbye(), Some(0), "told to go, and closed");
         assert!(upstream.seen().iter().all(|request| request.target.contains("bystander")));
+    });
+}
+
+#[test]
+fn a_client_that_talks_and_takes_nothing_is_cut() {
+    let upstream = Upstream::with(|request, stream, _| {
+        let size = if request.target.contains("large") { 8 << 20 } else { 10 };
+        crate::upstream::answer(stream, "200 OK", &"x".repeat(size))
+    });
+    let setup = Setup::new(upstream.address).flag("--request-timeout=2s");
+    beside_a_bystander(setup, |usher| {
+        let tls = usher.tls(None, &[b"h2"]);
+        let mut client = H2::connect(usher.address, tls, &[(INITIAL_WINDOW, u32::MAX >> 1)]);
+        assert!(client.send(&number(kind::WINDOW_UPDATE, 0, 1 << 30)));
+        let large = format!("{CONFIG_MAPS}/large");
+        let requests: Vec<u8> = (0..10).flat_map(|number| get(2 * number + 1, &large, "master")).collect();
+        assert!(client.send(&requests));
+        // It says something now and then, so that nobody takes it for dead.
+        until("it is cut", || !client.send(&frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 0, 1])));
+        assert!(usher.metric("usher_requests_cut_off_total", "reason=\"time-out\"") > 0.5);
     });
 }

@@ -264,7 +264,7 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
             }
         }
         Some(Ended::TooQuiet(why)) => why.count(worker, &client.glitches),
-        Some(Ended::HungUp | Ended::Drained | Ended::Shed | Ended::Cut) => {}
+        Some(Ended::HungUp | Ended::Drained | Ended::Shed | Ended::Cut | Ended::Stuck) => {}
         None => stream.abort(), // or the kernel would go on trying to deliver what nobody takes
     }
 }
@@ -279,6 +279,7 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let service = service_fn(move |request: Request<_>| {
         Box::pin(request::serve(Rc::clone(&of_request), request.map(Upload::new)))
     });
+    let stream = wire.stream().clone();
     let wire = Watched::new(wire, limits.header_lines, &client.glitches);
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
         .timer(ring::Timer)
@@ -309,6 +310,10 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
         if let Poll::Ready(done) = done {
             return Poll::Ready(Ended::ByItself(done));
         }
+        // A client that says nothing either is found by our PING; one that talks on gets us here.
+        if stream.stalled_since().is_some_and(|since| ring::now() > since + worker.request_timeout()) {
+            return Poll::Ready(Ended::Stuck);
+        }
         let busy = client.busy.get() > 0;
         // Bytes say nothing here: pings are no requests.
         if !draining && quiet.poll(cx, busy, 0).is_ready() {
@@ -335,6 +340,10 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
             if let Some(wire) = wire.cut() {
                 close(wire).await;
             }
+        }
+        Ended::Stuck => {
+            worker.counters.timed_out_answering.add();
+            stream.abort();
         }
         Ended::Drained | Ended::HungUp | Ended::Shed | Ended::TooQuiet(_) => {}
     }
@@ -371,6 +380,9 @@ enum Ended {
     TooQuiet(TooQuiet),
     /// For its glitches.
     Cut,
+    /// Its client has taken nothing for as long as a request may take: answers that are complete here, and hold nothing
+    /// else any more, must not wait for ever (25 MB of them over HTTP/2).
+    Stuck,
 }
 
 fn note(client: &Client, result: hyper::Result<()>) {

@@ -18,6 +18,7 @@
 //! | DATA in crumbs | h2: a budget for what lies unread; the score: [`TinyData`](Glitch::TinyData) |
 //! | WINDOW_UPDATE floods, tiny increments, CVE-2019-9511 | the score: [`WindowUpdate`](Glitch::WindowUpdate) |
 //! | zero windows, CVE-2019-9517 | the time: `--request-timeout` ends an answer that is not taken; back-pressure leaves the rest with the apiserver; the score: [`ShrunkWindow`](Glitch::ShrunkWindow) |
+//! | answers that are asked for and not taken off the wire | the time: `--request-timeout` for a client that talks on, our PING for one that does not |
 //! | more streams than allowed | h2 refuses them; the score: [`RefusedStream`](Glitch::RefusedStream) |
 //! | requests that are answered and never end | h2: resets them with NO_ERROR; the score: [`Unfinished`](Glitch::Unfinished) |
 //! | bodies that trickle | the time: `--request-body-timeout`; the score: [`SlowBody`](Glitch::SlowBody) |
