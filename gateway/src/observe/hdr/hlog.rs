@@ -6,10 +6,12 @@
 //! A last line without its end that makes no sense was torn by the end of its writer; it is left out and reported.
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
 use time::OffsetDateTime;
@@ -101,16 +103,41 @@ pub fn encode(histogram: &Histogram<u64>) -> String {
 /// It is none, in a sentence.
 pub fn decode(encoded: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(encoded).map_err(|error| format!("the histogram is not base64: {error}"))?;
-    // The library does not miss the checksum at the end.
-    let declared = bytes.get(4..8).and_then(|field| field.try_into().ok()).map_or(0, u32::from_be_bytes);
-    if bytes.len().saturating_sub(8) < declared as usize || bytes.len() < 8 {
+    let bytes = if field(&bytes, 0) == Some(DEFLATED) { inflate(&bytes)? } else { bytes };
+    if field(&bytes, 0) != Some(PLAIN) {
+        return Err("the histogram is not in the V2 encoding".into());
+    }
+    // The library makes room for what is declared before it looks whether that is there.
+    if field(&bytes, 4).is_none_or(|declared| bytes.len() < PLAIN_HEADER.saturating_add(declared as usize)) {
         return Err("the histogram is not whole".into());
     }
-    let mut rest = bytes.as_slice();
-    let histogram = Deserializer::new()
-        .deserialize(&mut rest)
-        .map_err(|error| format!("the histogram is not in the V2 encoding: {error}"))?;
-    Ok(histogram)
+    let histogram = Deserializer::new().deserialize(&mut bytes.as_slice());
+    histogram.map_err(|error| format!("the histogram is not in the V2 encoding: {error}"))
+}
+
+/// How a histogram begins, deflated or not; its length follows.
+const DEFLATED: u32 = 0x1c84_9314;
+const PLAIN: u32 = 0x1c84_9313;
+/// Bytes before the counts of one that is not deflated.
+const PLAIN_HEADER: usize = 40;
+/// A histogram is not longer when inflated: six million counts of nine bytes are 54 MB.
+const INFLATED_MAX: u64 = 64 << 20;
+
+/// What is in there.
+fn inflate(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let declared = field(bytes, 4).and_then(|declared| bytes.get(8..)?.get(..declared as usize));
+    let deflated = declared.ok_or("the histogram is not whole")?;
+    let mut inflated = Vec::new();
+    ZlibDecoder::new(deflated)
+        .take(INFLATED_MAX)
+        .read_to_end(&mut inflated)
+        .map_err(|error| format!("the histogram is not deflated as it says: {error}"))?;
+    Ok(inflated)
+}
+
+/// Four bytes, the highest first.
+fn field(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_be_bytes)
 }
 
 /// Reads a log.

@@ -95,3 +95,24 @@ fn histograms_that_are_not_deflated_are_read_too() {
     let text = format!("1.0,1.0,1.0,{}\r\n", STANDARD.encode(bytes));
     assert_eq!(read(text.as_bytes()).unwrap().lines[0].histogram, expected);
 }
+
+proptest::proptest! {
+    /// Whatever a disk makes of a histogram, reading it ends in a histogram or in a sentence.
+    #[test]
+    fn damaged_histograms_are_refused_and_no_more(changes in proptest::collection::vec((0_usize..600, 0_u8..), 1..6)) {
+        use std::io::Write as _;
+        let mut bytes = Vec::new();
+        hdrhistogram::serialization::V2Serializer::new().serialize(&histogram(0..3000), &mut bytes).unwrap();
+        for (at, byte) in changes {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        let _ = decode(&STANDARD.encode(&bytes));
+        let mut deflated = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        deflated.write_all(&bytes).unwrap();
+        let deflated = deflated.finish().unwrap();
+        let length = u32::try_from(deflated.len()).unwrap();
+        let whole = [&DEFLATED.to_be_bytes(), &length.to_be_bytes(), &*deflated].concat();
+        let _ = decode(&STANDARD.encode(whole));
+    }
+}
