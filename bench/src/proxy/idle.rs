@@ -29,6 +29,7 @@ pub(super) const MEMORY: Metric = Metric::less("KiB each");
 pub(super) const CPU: Metric = Metric::less("% of a core");
 const COUNT: Metric = Metric::plain("held");
 const RESIDENT: Metric = Metric::plain("MiB before");
+const CPU_BEFORE: Metric = Metric::plain("% without them");
 
 /// Connections idle after one request.
 pub(super) async fn connections(bench: &Bench, transport: Transport) -> Result<Vec<Row>, Failure> {
@@ -92,14 +93,13 @@ pub(super) async fn watches(bench: &Bench, streams: u32) -> Result<Vec<Row>, Fai
         let count = bench.options.idle.div_ceil(streams);
         drop(open_watches(&proxy, WARM_UP.div_ceil(streams), streams).await?);
         tokio::time::sleep(SETTLE).await;
+        let unburdened = idle_cpu(&proxy, bench.options.idle_seconds).await?;
         let before = proxy.process.resident()?;
         let mut held = open_watches(&proxy, count, streams).await?;
         tokio::time::sleep(SETTLE).await;
         let mut row = memory(&proxy, before, count * streams)?;
-        let used = proxy.process.usage()?;
-        tokio::time::sleep(Duration::from_secs(bench.options.idle_seconds.into())).await;
-        let used = proxy.process.usage()?.since(used);
-        row.push(CPU, used.cpu_us() / 1e4 / f64::from(bench.options.idle_seconds));
+        row.push(CPU, idle_cpu(&proxy, bench.options.idle_seconds).await?);
+        row.push(CPU_BEFORE, unburdened);
         let open = |watch: &mut Response<Incoming>| watch.body_mut().frame().now_or_never().is_none();
         let gone = held.iter_mut().flatten().filter_map(|watch| (!open(watch)).then_some(())).count();
         if gone > 0 {
@@ -109,6 +109,13 @@ pub(super) async fn watches(bench: &Bench, streams: u32) -> Result<Vec<Row>, Fai
         proxy.process.check()?;
     }
     Ok(rows)
+}
+
+/// What it uses while nothing happens, in percent of a core.
+async fn idle_cpu(proxy: &Proxy, seconds: u32) -> Result<f64, Failure> {
+    let before = proxy.process.usage()?;
+    tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+    Ok(proxy.process.usage()?.since(before).cpu_us() / 1e4 / f64::from(seconds))
 }
 
 /// So many connections with so many watches each. The answers hold their connections.
