@@ -1,8 +1,8 @@
 //! The apiservers: which of them is well, connections to them, one request over one of those.
 //!
 //! A worker has its own [`Upstream`]; nothing is shared between threads. Short requests and upgrades go over
-//! HTTP/1.1, the connection used last first; watches share HTTP/2 connections, with another one when the
-//! streams of all are taken ([`Http2`] may say otherwise).
+//! HTTP/1.1, the connection used last first; watches share HTTP/2 connections, with another one when the streams of
+//! all are taken ([`Http2`] may say otherwise, and has the figures).
 //! Requests that usher vouches for and requests that speak for themselves never share a connection
 //! ([`Presents`]). A request goes to another server only if nothing of it was sent to the first.
 
@@ -69,7 +69,13 @@ pub struct Settings {
     pub health_timeout: Duration,
 }
 
-/// What goes over HTTP/2, to servers that have it.
+/// What goes over HTTP/2, to servers that have it (by ALPN: only over TLS).
+///
+/// Measured in front of kube-apiserver v1.36 over TLS, `all` over `watches`, medians of the ratios within five
+/// interleaved rounds on a busy machine: usher's CPU for a request 1.04 (get) and 0.95 (list of 20) for clients over
+/// HTTP/1.1, 0.67 and 0.79 for clients over HTTP/2; kube-apiserver's 0.90, 1.06, 0.93, 0.90; throughput 1.11, 1.01,
+/// 1.12, 1.52. It is not the default all the same: of 5 000 requests of the end-to-end comparison two had no answer in
+/// a minute over it, and none over `watches`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Http2 {
     /// Watches, which keep their stream for long: the rest goes over HTTP/1.1 connections of its own.
