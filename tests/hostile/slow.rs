@@ -2,8 +2,15 @@
 
 use std::io::Write as _;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls_pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+
 use crate::upstream::{Next, Upstream};
-use crate::usher::{PATIENCE, Setup, until};
+use crate::usher::{PATIENCE, Setup, Usher, until};
 
 #[test]
 fn slow_headers_time_out_without_a_seat() {
@@ -128,6 +135,52 @@ fn readers_who_do_not_read_leave_the_seats_of_their_level_to_others() {
     drop(slow);
     until("none is left", || usher.metric("usher_stalled_responses", "") < 0.5);
     usher.all_seats_are_back();
+}
+
+#[test]
+fn streams_that_nobody_reads_leave_their_seats_and_the_slowest_is_reset() {
+    let upstream = torrent();
+    let usher = Setup::new(upstream.address)
+        .flag("--slow-reader-grace=200ms")
+        .flag("--stalled-streams-max=2")
+        .start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("threads");
+    let client = runtime.block_on(connect2(&usher));
+    let ask = |target: &str| {
+        let request =
+            http::Request::get(format!("https://usher/api/v1/namespaces/default/configmaps/{target}"))
+                .header("authorization", "Bearer alice")
+                .body(Empty::<Bytes>::new())
+                .expect("a request");
+        runtime.block_on(client.clone().send_request(request)).expect("an answer")
+    };
+    let mut slow = Vec::new();
+    for number in 0..4 {
+        slow.push(ask("large")); // all on one connection, which goes on
+        until("its seat is free again", || {
+            usher.metric("usher_seats_released_for_stalled_total", "") > f64::from(number) + 0.5
+        });
+        assert_eq!(ask("small").status(), 200);
+    }
+    until("two are cut", || usher.metric("usher_stalled_cut_total", "streams") > 1.5);
+    // The first of them learns it behind what it had been sent before.
+    let first = slow.remove(0).into_body().collect();
+    assert!(runtime.block_on(first).is_err(), "reset");
+    assert_eq!(ask("small").status(), 200);
+    drop((slow, runtime));
+    usher.all_seats_are_back();
+}
+
+/// An HTTP/2 connection.
+async fn connect2(usher: &Usher) -> http2::SendRequest<Empty<Bytes>> {
+    let socket = tokio::net::TcpStream::connect(usher.address).await.expect("usher listens");
+    let name = ServerName::IpAddress(usher.address.ip().into());
+    let stream = TlsConnector::from(usher.tls(None, &[b"h2"])).connect(name, socket).await.expect("TLS");
+    let (sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
 }
 
 #[test]
