@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use http::HeaderValue;
 use rustls_pki_types::CertificateDer;
 
 use super::certificate::{self, Trust, Window};
@@ -20,6 +21,8 @@ use crate::reload::{FileFault, Reload, Reloaded};
 pub struct Connection {
     /// The client's address.
     pub address: SocketAddr,
+    /// The same as `X-Forwarded-For` tells it.
+    pub(super) forwarded_for: HeaderValue,
     /// As sent, end entity first.
     chain: Arc<[CertificateDer<'static>]>,
     judged: Arc<ArcSwap<Judged>>,
@@ -71,6 +74,12 @@ pub(super) struct Judged {
     client_ca: Option<Arc<Trust>>,
 }
 
+/// The address as most readers expect it.
+pub(super) fn forwarded_for(address: SocketAddr) -> HeaderValue {
+    let address = address.ip().to_canonical().to_string();
+    HeaderValue::try_from(address).unwrap_or_else(|_| HeaderValue::from_static("unknown")) // never: it is text
+}
+
 /// The CA bundles, and whom they make what.
 #[derive(Debug)]
 pub(super) struct Authorities {
@@ -107,7 +116,7 @@ impl Authorities {
     ) -> Connection {
         let chain: Arc<[_]> = chain.iter().map(|each| each.clone().into_owned()).collect();
         let judged = Arc::new(ArcSwap::from_pointee(self.judge(&chain, now)));
-        Connection { address, chain, judged }
+        Connection { address, forwarded_for: forwarded_for(address), chain, judged }
     }
 
     /// The connection's standing now.

@@ -277,7 +277,7 @@ impl Authenticator {
                 _ => append(headers, &front_proxy::write(&caller.identity).unwrap_or_default()),
             }
         }
-        append_forwarded_for(headers, connection.address);
+        append_forwarded_for(headers, &connection.forwarded_for);
         forged
     }
 
@@ -336,17 +336,20 @@ fn append(headers: &mut HeaderMap, lines: &[Line]) {
 }
 
 /// One line, as most readers expect it: what was there, then the address that we see.
-fn append_forwarded_for(headers: &mut HeaderMap, address: SocketAddr) {
+fn append_forwarded_for(headers: &mut HeaderMap, address: &HeaderValue) {
     const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-    let mut line = Vec::new();
-    for value in headers.get_all(&X_FORWARDED_FOR) {
-        line.extend_from_slice(value.as_bytes());
-        line.extend_from_slice(b", ");
+    let mut value = address.clone();
+    if headers.contains_key(&X_FORWARDED_FOR) {
+        let mut line = Vec::new();
+        for value in headers.get_all(&X_FORWARDED_FOR) {
+            line.extend_from_slice(value.as_bytes());
+            line.extend_from_slice(b", ");
+        }
+        line.extend_from_slice(address.as_bytes());
+        let Ok(whole) = HeaderValue::from_maybe_shared(bytes::Bytes::from(line)) else { return };
+        value = whole;
     }
-    line.extend_from_slice(address.ip().to_canonical().to_string().as_bytes());
-    if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(line)) {
-        let _ = headers.try_insert(X_FORWARDED_FOR, value); // a map that is full goes without
-    }
+    let _ = headers.try_insert(X_FORWARDED_FOR, value); // a map that is full goes without
 }
 
 #[cfg(test)]

@@ -368,7 +368,8 @@ fn a_front_proxys_user_is_handed_on() {
 #[test]
 fn ipv4_in_ipv6_is_told_as_ipv4() {
     let mut headers = HeaderMap::new();
-    append_forwarded_for(&mut headers, "[::ffff:192.0.2.7]:1".parse().expect("an address"));
+    let address = "[::ffff:192.0.2.7]:1".parse().expect("an address");
+    append_forwarded_for(&mut headers, &connection::forwarded_for(address));
     assert_eq!(headers["x-forwarded-for"], "192.0.2.7");
 }
 

@@ -1,30 +1,33 @@
 //! Something that happens once and that any number of tasks of this thread wait for.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+
+use slab::Slab;
 
 /// Down at first; raised once.
 #[derive(Debug, Default)]
 pub(super) struct Flag {
     raised: Cell<bool>,
-    waiting: RefCell<HashMap<u64, Waker>>,
-    next: Cell<u64>,
+    /// One place for each lookout; empty until it is polled.
+    waiting: RefCell<Slab<Option<Waker>>>,
 }
 
 /// Somebody who wants to know.
 #[derive(Debug)]
 pub(super) struct Lookout {
     flag: Rc<Flag>,
-    key: u64,
+    key: usize,
 }
 
 impl Flag {
     /// Raises it and wakes everybody.
     pub(super) fn raise(&self) {
         self.raised.set(true);
-        for (_, waker) in self.waiting.take() {
+        let waiting: Vec<Waker> =
+            self.waiting.borrow_mut().iter_mut().filter_map(|(_, waker)| waker.take()).collect();
+        for waker in waiting {
             waker.wake();
         }
     }
@@ -36,8 +39,7 @@ impl Flag {
 
     /// Looks out for it.
     pub(super) fn lookout(self: &Rc<Self>) -> Lookout {
-        let key = self.next.get();
-        self.next.set(key + 1);
+        let key = self.waiting.borrow_mut().insert(None);
         Lookout { flag: Rc::clone(self), key }
     }
 }
@@ -49,9 +51,9 @@ impl Lookout {
             return Poll::Ready(());
         }
         let mut waiting = self.flag.waiting.borrow_mut();
-        match waiting.get_mut(&self.key) {
+        match &mut waiting[self.key] {
             Some(waker) => waker.clone_from(cx.waker()),
-            None => drop(waiting.insert(self.key, cx.waker().clone())),
+            none => *none = Some(cx.waker().clone()),
         }
         Poll::Pending
     }
@@ -64,6 +66,6 @@ impl Lookout {
 
 impl Drop for Lookout {
     fn drop(&mut self) {
-        self.flag.waiting.borrow_mut().remove(&self.key);
+        self.flag.waiting.borrow_mut().remove(self.key);
     }
 }

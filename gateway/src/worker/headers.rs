@@ -10,8 +10,8 @@ use http::header::{
 use http::uri::Authority;
 use http::{Method, Version, request};
 
-/// Header lines that are of one connection, besides those that `Connection` names.
-const OF_CONNECTION: [HeaderName; 7] = [
+/// Header lines that are of one connection, besides those that `Connection`, the first, names.
+static OF_CONNECTION: [HeaderName; 7] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
@@ -79,7 +79,23 @@ pub(super) fn framing(headers: &HeaderMap) -> Result<(), Malformed> {
 }
 
 fn is_authority(bytes: &[u8]) -> bool {
+    if is_plain_name(bytes) {
+        return true;
+    }
     Authority::try_from(bytes).is_ok_and(|authority| !authority.as_str().contains('@'))
+}
+
+/// A name or an IPv4 address, without port or with: nothing that would have to be taken apart.
+fn is_plain_name(bytes: &[u8]) -> bool {
+    let (name, port) = match bytes.iter().position(|byte| *byte == b':') {
+        Some(colon) => (&bytes[..colon], &bytes[colon + 1..]),
+        None => (bytes, &b"0"[..]),
+    };
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    !name.is_empty()
+        && name.iter().all(is_of_name)
+        && matches!(port.len(), 1..=4)
+        && port.iter().all(u8::is_ascii_digit)
 }
 
 /// Takes away what is of the client's connection.
@@ -88,15 +104,19 @@ pub(super) fn strip_request(headers: &mut HeaderMap, version: Version) -> Asked 
     if version == Version::HTTP_11 && names(headers, "upgrade") {
         asked.upgrade = headers.get(UPGRADE).cloned();
     }
-    let trailers = headers.get_all(TE).iter().any(|value| {
-        value.to_str().is_ok_and(|te| te.split(',').any(|one| one.trim().eq_ignore_ascii_case("trailers")))
-    });
+    let asks_trailers = headers.contains_key(TE) && asks_trailers(headers);
     strip(headers);
     headers.remove(TE);
-    if trailers {
+    if asks_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     asked
+}
+
+fn asks_trailers(headers: &HeaderMap) -> bool {
+    headers.get_all(TE).iter().any(|value| {
+        value.to_str().is_ok_and(|te| te.split(',').any(|one| one.trim().eq_ignore_ascii_case("trailers")))
+    })
 }
 
 /// Takes away what is of the apiserver's connection.
@@ -105,21 +125,37 @@ pub(super) fn strip_response(headers: &mut HeaderMap) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    if headers.contains_key(CONNECTION) {
+    // Most heads have none of them, and looking once is cheaper than looking for each.
+    let mut there: u8 = 0; // a bit for each
+    for name in headers.keys() {
+        if let Some(index) = OF_CONNECTION.iter().position(|one| one == name) {
+            there |= 1 << index;
+        }
+    }
+    if there & 1 != 0 {
         let named: Vec<HeaderName> = headers
             .get_all(CONNECTION)
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .filter_map(|name| name.trim().parse().ok())
+            .map(str::trim)
+            .filter(|name| !is_option(name))
+            .filter_map(|name| name.parse().ok())
             .collect();
         for name in named {
             headers.remove(name);
         }
     }
-    for name in &OF_CONNECTION {
-        headers.remove(name);
+    for (index, name) in OF_CONNECTION.iter().enumerate() {
+        if there & 1 << index != 0 {
+            headers.remove(name);
+        }
     }
+}
+
+/// Options of `Connection` that name no line, or one that goes anyway.
+fn is_option(name: &str) -> bool {
+    ["close", "keep-alive", "upgrade"].iter().any(|option| option.eq_ignore_ascii_case(name))
 }
 
 /// Whether `Connection` has that option.

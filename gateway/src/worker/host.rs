@@ -46,9 +46,10 @@ impl Host {
     }
 
     /// From `deadline` on the task is ended; `None`: never.
-    pub(super) fn end_at(&self, deadline: Option<Nanos>) {
+    pub(super) fn end_at(self: &Rc<Self>, deadline: Option<Nanos>) {
         if self.deadline.replace(deadline) != deadline
             && deadline.is_some()
+            && !self.is_being_polled() // or it looks when that is over
             && let Some(waker) = self.waker.borrow().as_ref()
         {
             waker.wake_by_ref();
@@ -57,6 +58,10 @@ impl Host {
 }
 
 impl Host {
+    fn is_being_polled(self: &Rc<Self>) -> bool {
+        CURRENT.with_borrow(|current| current.as_ref().is_some_and(|current| Rc::ptr_eq(current, self)))
+    }
+
     /// The task is ended now, and nobody is told: whoever cuts knows why.
     pub(super) fn cut(&self) {
         self.cut.set(true);
