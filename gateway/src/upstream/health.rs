@@ -33,7 +33,7 @@ pub(super) async fn watch_over(upstream: Weak<Upstream>, pool: Weak<Pool>) {
     }
 }
 
-/// `/readyz`, without a certificate. An apiserver that does not tell strangers (401, 403) is there and answers:
+/// `/readyz`, without a certificate: as a stranger, over HTTP/1.1. An apiserver that does not tell strangers (401, 403) is there and answers:
 /// that must do. `None`: it could not be asked.
 async fn is_well(pool: &Rc<Pool>, settings: &Settings) -> Option<bool> {
     let Ok(request) = Request::get("/readyz")
@@ -45,7 +45,7 @@ async fn is_well(pool: &Rc<Pool>, settings: &Settings) -> Option<bool> {
     };
     let (mut request, mut fresh) = (Box::new(request), false);
     loop {
-        match pool.attempt(settings, Presents::Nothing, Kind::Short, request, fresh).await {
+        match pool.attempt(settings, Presents::Nothing, Kind::Stranger, request, fresh).await {
             Attempt::Answered(response) => {
                 let status = response.status();
                 let read = response.into_body().collect().await.is_ok(); // so that the connection is kept
