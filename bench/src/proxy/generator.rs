@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use super::Failure;
 use super::cells::Transport;
-use super::process::bound;
+use super::process::{BINDING, bound};
 use super::programs::PERF;
 
 /// Connections over HTTP/1.1.
@@ -48,6 +48,8 @@ impl Generator<'_> {
         let mut words: Vec<String> = [PERF, "stat", "-x,", "-e"].map(String::from).into();
         let (pid, file) = (pid.to_string(), counts.display().to_string());
         words.extend([events.join(","), "-o".into(), file, "-p".into(), pid, "--".into()]);
+        // The generator is perf's child then, and ends with it.
+        words.extend(BINDING.map(String::from));
         words.extend(self.words(address));
         let generated = self.read(words).await?;
         let text = std::fs::read_to_string(counts).unwrap_or_default();

@@ -31,17 +31,21 @@ pub(super) struct Usage {
 /// `Command` for a program that is killed when the thread that started it, the bench's only one, is gone: also
 /// after a panic or a `kill -9`, where nobody is left to end it by its id.
 pub(super) fn bound(core: Option<usize>) -> Command {
-    let mut command = Command::new("setpriv");
+    let [program, flags @ ..] = BINDING;
+    let mut command = Command::new(program);
     // Debian keeps servers where an ordinary user does not look.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-    command.args(["--pdeathsig", "KILL", "--"]);
+    command.args(flags);
     if let Some(core) = core {
         command.args(["taskset", "-c", &core.to_string()]);
     }
     command.stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     command
 }
+
+/// What binds the life of the program after it to that of the thread that starts it.
+pub(super) const BINDING: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
 
 /// Keeps this thread, and all that it starts, on a core.
 pub(super) fn pin(core: usize) -> Result<(), Failure> {
