@@ -25,7 +25,7 @@ pub(super) fn countable(event: &str) -> bool {
     let mut perf = Command::new(PERF);
     perf.args(["stat", "-x,", "-e", event, "-p", &own, "--", "true"]);
     perf.output().is_ok_and(|output| {
-        output.status.success() && !String::from_utf8_lossy(&output.stderr).contains("<not ")
+        output.status.success() && !String::from_utf8_lossy(&output.stderr).contains("<not supported>")
     })
 }
 
