@@ -27,6 +27,8 @@ pub(super) struct Shared {
     allowed: Allowed,
     /// Over, or refusing new streams.
     closed: Cell<bool>,
+    /// Counts the pool's connections ([`Pool::made`]).
+    pub(super) number: u64,
     /// Since when it has no stream.
     pub(super) idle_since: Cell<Nanos>,
 }
@@ -73,13 +75,19 @@ pub(super) async fn start(
         .await
         .map_err(|error| Fault::Closed(error.into()))?;
     let connection = Rc::new(RefCell::new(connection));
-    let asked = Rc::clone(&connection);
-    let allowed = move || asked.try_borrow().map_or(0, |connection| connection.current_max_send_streams());
+    // Weakly: a request that a connection has not taken before its end comes back when the connection is dropped, and
+    // would keep it from being dropped.
+    let asked = Rc::downgrade(&connection);
+    let allowed = move || {
+        let Some(connection) = asked.upgrade() else { return 0 };
+        connection.try_borrow().map_or(0, |connection| connection.current_max_send_streams())
+    };
     let shared = Rc::new(Shared {
         sender,
         streams: Cell::new(0),
         allowed: Allowed(Box::new(allowed)),
         closed: Cell::new(false),
+        number: pool.made.get(),
         idle_since: Cell::new(ring::now()),
     });
     pool.shared[lane(presents)].borrow_mut().push(Rc::clone(&shared));
@@ -90,6 +98,7 @@ pub(super) async fn start(
             shared.closed.set(true);
             pool.shared[lane(presents)].borrow_mut().retain(|other| !Rc::ptr_eq(other, &shared));
         }
+        drop(connection); // requests that it has not taken go elsewhere
     });
     Ok(shared)
 }
@@ -251,6 +260,7 @@ mod tests {
                 streams: Cell::new(0),
                 allowed: Allowed(Box::new(|| 1)),
                 closed: Cell::new(false),
+                number: 1,
                 idle_since: Cell::new(ring::now()),
             });
             let request = Request::get("/api/v1/pods?watch=1").body(Upload::empty()).unwrap();

@@ -74,8 +74,8 @@ pub struct Settings {
 /// Measured in front of kube-apiserver v1.36 over TLS, `all` over `watches`, medians of the ratios within five
 /// interleaved rounds on a busy machine: usher's CPU for a request 1.04 (get) and 0.95 (list of 20) for clients over
 /// HTTP/1.1, 0.67 and 0.79 for clients over HTTP/2; kube-apiserver's 0.90, 1.06, 0.93, 0.90; throughput 1.11, 1.01,
-/// 1.12, 1.52. It is not the default all the same: while an apiserver ended such connections (GOAWAY) every 5 s, two of
-/// 5 000 requests had no answer in a minute.
+/// 1.12, 1.52. It is not the default all the same: an apiserver that ends a connection (GOAWAY) leaves requests on it
+/// unread, and those with a body cannot be sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Http2 {
     /// Watches, which keep their stream for long: the rest goes over HTTP/1.1 connections of its own.
@@ -330,7 +330,7 @@ impl Pool {
         fresh: bool,
     ) -> Attempt {
         if settings.http2.takes(kind) && self.server.tls && !self.http1_only.get() {
-            let at_hand = if fresh { None } else { self.with_room(settings, presents, kind) };
+            let at_hand = if fresh { None } else { self.with_room(settings, presents, kind, 0) };
             let shared = match at_hand {
                 Some(shared) => Ok(Some(shared)),
                 None => Box::pin(self.shared_connection(settings, presents, kind, fresh)).await,
@@ -373,14 +373,20 @@ impl Pool {
         None
     }
 
-    /// A connection with a stream to spare.
-    fn with_room(&self, settings: &Settings, presents: Presents, kind: Kind) -> Option<Rc<http2::Shared>> {
+    /// A connection with a stream to spare, made after the first so many.
+    fn with_room(
+        &self,
+        settings: &Settings,
+        presents: Presents,
+        kind: Kind,
+        after: u64,
+    ) -> Option<Rc<http2::Shared>> {
         let streams_max = match kind {
             Kind::Watch => settings.streams_per_connection_max,
             Kind::Short | Kind::Stranger => settings.streams_per_connection_max.min(SHORT_STREAMS_MAX),
         };
         let shared = self.shared[lane(presents)].borrow();
-        shared.iter().find(|shared| shared.has_room(streams_max)).cloned()
+        shared.iter().find(|shared| shared.number > after && shared.has_room(streams_max)).cloned()
     }
 
     /// A new connection, or one that was made meanwhile; `None` if this server has no HTTP/2.
@@ -396,9 +402,9 @@ impl Pool {
         if self.http1_only.get() {
             return Ok(None);
         }
-        if let Some(shared) =
-            self.with_room(settings, presents, kind).filter(|_| !fresh || self.made.get() != made)
-        {
+        // An apiserver that ends one connection ends all: another try over one of those would fail like the first.
+        let after = if fresh { made } else { 0 };
+        if let Some(shared) = self.with_room(settings, presents, kind, after) {
             return Ok(Some(shared));
         }
         if self.failed.get() != failed {

@@ -6,6 +6,7 @@ mod admission;
 mod bytes;
 mod drain;
 mod failures;
+mod goaway;
 mod histograms;
 mod readers;
 mod relay;

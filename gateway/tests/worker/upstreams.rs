@@ -33,11 +33,11 @@ struct Arrived {
 }
 
 /// A watch of somebody who is known.
-const WATCH: &str =
+pub(crate) const WATCH: &str =
     "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: usher\r\nAuthorization: Bearer secret\r\n\r\n";
 
 /// Certificates in a folder: `ca.crt`, and `NAME.crt` with `NAME.key` for each name.
-fn certificates(folder: &Path, names: &[&str]) {
+pub(crate) fn certificates(folder: &Path, names: &[&str]) {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::default();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -55,8 +55,8 @@ fn certificates(folder: &Path, names: &[&str]) {
     }
 }
 
-/// An apiserver over TLS that keeps every answer open, two streams to an HTTP/2 connection.
-async fn secure_stub(folder: &Path) -> (Server, mpsc::UnboundedReceiver<Arrived>) {
+/// Where an apiserver over TLS listens, with the certificates in `folder`.
+pub(crate) async fn secure_listener(folder: &Path) -> (Server, TcpListener, TlsAcceptor) {
     let files = tls::ServerFiles {
         certificate: folder.join("server.crt"),
         private_key: folder.join("server.key"),
@@ -66,13 +66,19 @@ async fn secure_stub(folder: &Path) -> (Server, mpsc::UnboundedReceiver<Arrived>
     let config = tls::Server::new(files).unwrap().current();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+    (server, listener, TlsAcceptor::from(config))
+}
+
+/// An apiserver over TLS that keeps every answer open, two streams to an HTTP/2 connection.
+async fn secure_stub(folder: &Path) -> (Server, mpsc::UnboundedReceiver<Arrived>) {
+    let (server, listener, acceptor) = secure_listener(folder).await;
     let (sender, arrived) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         let connections = AtomicUsize::new(0);
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let connection = connections.fetch_add(1, Ordering::Relaxed);
-            let (acceptor, sender) = (TlsAcceptor::from(Arc::clone(&config)), sender.clone());
+            let (acceptor, sender) = (acceptor.clone(), sender.clone());
             tokio::spawn(async move {
                 let Ok(stream) = acceptor.accept(stream).await else { return };
                 let session = stream.get_ref().1;
@@ -129,20 +135,24 @@ fn client_files(folder: &Path) -> tls::ClientFiles {
 async fn secure_world(folder: &Path, http2: Http2) -> (World, mpsc::UnboundedReceiver<Arrived>) {
     certificates(folder, &["server", "proxy"]);
     let (server, arrived) = secure_stub(folder).await;
+    (world_before(server, folder, http2).await, arrived)
+}
+
+/// A worker that knows Alice, in front of this apiserver.
+pub(crate) async fn world_before(server: Server, folder: &Path, http2: Http2) -> World {
     let tls = Arc::new(tls::Client::new(client_files(folder)).unwrap());
     let tokens = folder.join("tokens.csv");
     std::fs::write(&tokens, "secret,alice,1\n").unwrap();
     let options = Options { token_auth_file: Some(tokens), ..Options::default() };
     let authenticator = Arc::new(Authenticator::new(&options).unwrap());
-    let world = World::with(|settings| {
+    World::with(|settings| {
         settings.authenticator = authenticator;
         settings.upstream = upstream::Settings::new(vec![server], Some(tls));
         settings.upstream.http2 = http2;
         settings.watch_quiet = Duration::from_millis(1);
         settings.admission = AdmissionSettings::FlowControl { server_limit: Seats(100) };
     })
-    .await;
-    (world, arrived)
+    .await
 }
 
 #[tokio::test]

@@ -222,7 +222,12 @@ impl Client {
 
     /// A whole answer with a Content-Length, or chunked.
     pub(crate) async fn answer(&mut self) -> Answer {
-        let mut answer = self.head().await;
+        let head = self.head().await;
+        self.rest(head).await
+    }
+
+    /// The body behind a head.
+    pub(crate) async fn rest(&mut self, mut answer: Answer) -> Answer {
         if let Some(length) = answer.header("content-length") {
             let mut body = vec![0; length.parse().unwrap()];
             patiently("the body", self.0.read_exact(&mut body)).await.unwrap();
