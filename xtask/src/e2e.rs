@@ -1,7 +1,7 @@
 //! `cargo xtask e2e`: usher against a real control plane, each test named by what it protects.
 //!
 //! The tests are the target `e2e` of `tests/`; `cargo xtask e2e --help` tells their options;
-//! `--io`, given first, is usher's.
+//! `--io` is usher's.
 
 use crate::{Outcome, Task, run};
 
@@ -15,8 +15,15 @@ pub(crate) const TASK: Task = Task {
 pub(crate) fn e2e(arguments: &[String]) -> Outcome {
     run::run(&mut run::cargo(["build", "--package", "usher", "--bin", "usher"]))?;
     let mut command = run::cargo(["test", "--package", "usher-tests", "--test", "e2e", "--"]);
-    match arguments {
-        [flag, io, rest @ ..] if flag == "--io" => run::run(command.args(rest).env("USHER_IO", io)),
-        all => run::run(command.args(all)),
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--io" {
+            command.env("USHER_IO", arguments.next().ok_or("--io wants auto, uring or epoll")?);
+        } else if let Some(io) = argument.strip_prefix("--io=") {
+            command.env("USHER_IO", io);
+        } else {
+            command.arg(argument);
+        }
     }
+    run::run(&mut command)
 }
