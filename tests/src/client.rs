@@ -1,5 +1,6 @@
 //! An HTTP client for looking at answers as they are: HTTP/1.1 or HTTP/2 over TLS, any credential, nothing
-//! followed, decoded or repeated.
+//! followed or decoded. Repeated is only what the server says it has not looked at (GOAWAY, RFC 9113, section 6.8), as
+//! every HTTP/2 client does: kube-apiserver sends one after each anonymous request, which the next may cross.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -20,6 +21,9 @@ use crate::Outcome;
 
 /// A whole answer must be there within this: far above anything that a healthy server needs.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Connections in a row that may end before they look at a request.
+const UNSEEN_MAX: u32 = 5;
 
 /// Where requests go.
 #[derive(Clone, Debug)]
@@ -196,11 +200,21 @@ impl Client {
             request.headers_mut().append(key, value.clone());
         }
         let sent = async {
-            match self.connected().await? {
-                Connection::Http1(sender) => sender.send_request(request).await,
-                Connection::Http2(sender) => sender.send_request(request).await,
+            let mut unseen = 0;
+            loop {
+                let request = request.clone();
+                let sent = match self.connected().await? {
+                    Connection::Http1(sender) => sender.send_request(request).await,
+                    Connection::Http2(sender) => sender.send_request(request).await,
+                };
+                match sent {
+                    Err(error) if unseen < UNSEEN_MAX && was_unseen(&error) => {
+                        unseen += 1;
+                        self.connection = None;
+                    }
+                    sent => return sent.map_err(|error| format!("{name}: {}", chain(&error))),
+                }
             }
-            .map_err(|error| format!("{name}: {}", chain(&error)))
         };
         match tokio::time::timeout(ANSWER_TIME_MAX, sent).await {
             Ok(answer) => answer,
@@ -307,6 +321,14 @@ fn tls(endpoint: &Endpoint, credential: &Credential, protocol: Protocol) -> Outc
 /// The cryptography of both ends of the tests' TLS.
 pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// Whether the server has said that it closes the connection without having looked at this request.
+fn was_unseen(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| {
+        cause.is_go_away() && cause.is_remote() && cause.reason() == Some(h2::Reason::NO_ERROR)
+    })
 }
 
 /// An error with its causes.

@@ -100,7 +100,8 @@ pub(super) fn table(with: &Outcome, without: &Outcome) {
         );
     }
     println!(
-        "\nThe stand-in held at most {} requests at once with admission, {} without. Requests that failed otherwise: {failed}.",
+        "\nThe stand-in held at most {} requests at once with admission (levels round their shares of the {STANDIN_CONCURRENCY} seats up, and what runs \
+         when limits move runs on), {} without. Requests that failed otherwise: {failed}.",
         with.standin_most, without.standin_most
     );
 }
