@@ -1,7 +1,8 @@
 //! `cargo xtask bench proxy`: usher beside HAProxy and nginx.
 //!
 //! The bench is the program `usher-bench-proxy` of `bench/`, whose README says what its numbers mean; here it is only
-//! built and started. `--quick` takes the debug build, which is there after the tests: its figures mean nothing.
+//! built and started: usher as it is shipped (profile `dist`), the tools of the bench quicker. `--quick` takes the debug
+//! build, which is there after the tests: its figures mean nothing.
 
 use crate::{Outcome, Task, run};
 
@@ -20,15 +21,19 @@ fn bench(arguments: &[String]) -> Outcome {
 }
 
 fn proxy(arguments: &[String]) -> Outcome {
-    let release = !arguments.iter().any(|word| word == "--quick");
-    let profile: &[&str] = if release { &["--release"] } else { &[] };
-    if release {
-        eprintln!("building (release); the first time takes some minutes");
+    let quick = arguments.iter().any(|word| word == "--quick");
+    let tools: &[&str] = if quick { &[] } else { &["--release"] };
+    let shipped: &[&str] = if quick { &[] } else { &["--profile", "dist"] };
+    if !quick {
+        eprintln!("building usher as it is shipped; the first time takes some minutes");
     }
-    let packages = ["--package", "usher", "--package", "usher-bench"];
-    let programs = ["--bin", "usher", "--bin", "usher-bench-proxy", "--bin", "usher-relay"];
-    run::run(run::cargo(["build"]).args(profile).args(packages).args(programs))?;
+    run::run(run::cargo(["build", "--package", "usher", "--bin", "usher"]).args(shipped))?;
+    let programs = ["--package", "usher-bench", "--bin", "usher-bench-proxy", "--bin", "usher-relay"];
+    run::run(run::cargo(["build"]).args(tools).args(programs))?;
     let mut command = run::cargo(["run", "--quiet"]);
-    command.args(profile).args(["--package", "usher-bench", "--bin", "usher-bench-proxy", "--"]);
+    command.args(tools).args(["--package", "usher-bench", "--bin", "usher-bench-proxy", "--"]);
+    if !quick && !arguments.iter().any(|word| word.starts_with("--usher")) {
+        command.arg("--usher").arg(run::target().join("dist/usher"));
+    }
     run::run(command.args(arguments))
 }
