@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::ring::Post;
-use crate::worker::Command;
 
 /// Between two readings. A link of 10 Gbit/s brings 125 MB meanwhile; budgets of their own bound what of it stays.
 pub const READ_EVERY: Duration = Duration::from_millis(100);
@@ -54,11 +53,11 @@ impl Gauge {
     }
 }
 
-/// Watches over a limit for as long as the process lives, and tells the worker.
+/// Watches over a limit for as long as the process lives, and tells the worker, who takes rungs among other commands.
 ///
 /// # Errors
 /// No thread.
-pub fn start(limit: Option<Limit>, post: Post<Command>) -> io::Result<Arc<Gauge>> {
+pub fn start<C: From<Rung> + Send + 'static>(limit: Option<Limit>, post: Post<C>) -> io::Result<Arc<Gauge>> {
     let Some(limit) = limit else { return Ok(Arc::default()) };
     let gauge = Arc::new(Gauge { limit: limit.bytes, ..Gauge::default() });
     let shown = Arc::clone(&gauge);
@@ -66,7 +65,7 @@ pub fn start(limit: Option<Limit>, post: Post<Command>) -> io::Result<Arc<Gauge>
     Ok(gauge)
 }
 
-fn watch(limit: &Limit, gauge: &Gauge, post: &Post<Command>) {
+fn watch<C: From<Rung>>(limit: &Limit, gauge: &Gauge, post: &Post<C>) {
     let mut ladder = Ladder::new(limit.bytes);
     let (mut before, mut told) = (Rung::Calm, Rung::Calm);
     loop {
@@ -85,7 +84,7 @@ fn watch(limit: &Limit, gauge: &Gauge, post: &Post<Command>) {
             before = rung;
         }
         // Told again and again while memory is tight: each time some more is given up.
-        if (rung != Rung::Calm || told != Rung::Calm) && post.send(Command::Memory(rung)).is_ok() {
+        if (rung != Rung::Calm || told != Rung::Calm) && post.send(rung.into()).is_ok() {
             told = rung;
         }
         std::thread::sleep(READ_EVERY);

@@ -140,6 +140,12 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     }
 }
 
+impl From<Rung> for Command {
+    fn from(rung: Rung) -> Self {
+        Self::Memory(rung)
+    }
+}
+
 impl Worker {
     /// Does what is asked; `Some` if that is to end.
     fn obey(&self, command: Command) -> Option<Duration> {
