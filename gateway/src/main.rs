@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Several times faster than the system's on small short-lived blocks, which requests are made of.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: usher::memory::Allocator = usher::memory::Allocator;
 
 fn main() -> ExitCode {
     usher::cli::run(std::env::args_os().collect(), std::env::vars_os().collect())

@@ -1,5 +1,5 @@
 //! The memory ceiling: how much there is ([`limit`]), how much is used ([`meter`]), and what is given up as it runs
-//! out ([`pressure`]).
+//! out ([`pressure`]); and the allocator that it comes from ([`Allocator`]).
 //!
 //! A thread of its own reads the meter, moves the ladder, says so in the log and in the metrics, and then tells the
 //! worker, which acts. The worker reads no files and takes no clock for it, and the control thread, which may wait
@@ -8,10 +8,12 @@
 //! The ceiling is ours, not the kernel's: what is allocated between two readings may overshoot it. Who wants to be
 //! safe from being killed gives usher a little less than the kernel gives it; so do the defaults.
 
+mod allocator;
 mod limit;
 mod meter;
 mod pressure;
 
+pub use allocator::Allocator;
 pub use limit::Limit;
 pub use pressure::{Ladder, Rung};
 
