@@ -3,6 +3,8 @@
 //! Found exactly where kube-apiserver finds them, because what it does not take for a token leaves a request
 //! anonymous instead of unauthorized.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
@@ -13,23 +15,23 @@ const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// A place where a token was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Found<'a> {
     /// None there.
     Nothing,
     /// One that no authenticator could accept.
     Unusable,
     /// This one.
-    Token(String),
+    Token(Cow<'a, str>),
 }
 
 /// The token of the first `Authorization` line: `Bearer`, one blank, the token; what follows a second blank is
 /// ignored.
-pub(super) fn authorization(headers: &HeaderMap) -> Found {
+pub(super) fn authorization(headers: &HeaderMap) -> Found<'_> {
     let Some(line) = headers.get(AUTHORIZATION) else { return Found::Nothing };
     let mut words = line.as_bytes().trim_ascii().splitn(3, |&byte| byte == b' ');
     match (words.next(), words.next()) {
         (Some(scheme), Some(token)) if scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty() => {
-            str::from_utf8(token).map_or(Found::Unusable, |token| Found::Token(token.to_owned()))
+            str::from_utf8(token).map_or(Found::Unusable, |token| Found::Token(token.into()))
         }
         _ => Found::Nothing,
     }
@@ -37,7 +39,7 @@ pub(super) fn authorization(headers: &HeaderMap) -> Found {
 
 /// The token among the subprotocols of a WebSocket request. There must be one at most, and another subprotocol
 /// beside it.
-pub(super) fn web_socket(headers: &HeaderMap) -> Found {
+pub(super) fn web_socket(headers: &HeaderMap) -> Found<'static> {
     if !is_web_socket(headers) {
         return Found::Nothing;
     }
@@ -59,7 +61,7 @@ pub(super) fn web_socket(headers: &HeaderMap) -> Found {
     };
     match decoded {
         Ok(token) if token.is_empty() => Found::Nothing,
-        Ok(token) if others => Found::Token(token),
+        Ok(token) if others => Found::Token(token.into()),
         _ => Found::Unusable,
     }
 }

@@ -13,6 +13,7 @@ use rustls_pki_types::CertificateDer;
 
 use super::certificate::{self, Trust, Window};
 use super::front_proxy::{self, Line};
+use super::tokens::LastToken;
 use super::{FrontProxyOptions, Identity};
 use crate::reload::{FileFault, Reload, Reloaded};
 
@@ -26,6 +27,8 @@ pub struct Connection {
     /// As sent, end entity first.
     chain: Arc<[CertificateDer<'static>]>,
     judged: Arc<ArcSwap<Judged>>,
+    /// That of its requests.
+    pub(super) last_token: LastToken,
 }
 
 impl Connection {
@@ -116,7 +119,8 @@ impl Authorities {
     ) -> Connection {
         let chain: Arc<[_]> = chain.iter().map(|each| each.clone().into_owned()).collect();
         let judged = Arc::new(ArcSwap::from_pointee(self.judge(&chain, now)));
-        Connection { address, forwarded_for: forwarded_for(address), chain, judged }
+        let last_token = LastToken::default();
+        Connection { address, forwarded_for: forwarded_for(address), chain, judged, last_token }
     }
 
     /// The connection's standing now.

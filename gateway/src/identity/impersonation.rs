@@ -10,7 +10,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::front_proxy::{NotText, unescape};
 use super::service_account::account_groups;
@@ -20,6 +20,7 @@ use super::{ANONYMOUS, AUTHENTICATED, Identity, MASTERS, NODES, UNAUTHENTICATED}
 /// nodes their group in classification.
 const REQUESTORS: usize = 16_384;
 
+const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const EXTRA: &str = "impersonate-extra-";
 
 /// Requestors whose last impersonation was of the older kind, in a table of fixed size without locks. Once there,
@@ -54,7 +55,7 @@ impl OldWay {
 /// The user that `requestor` impersonates, as the apiserver will see it. `None` if it does not, may not, or says
 /// so in a way that the apiserver will refuse.
 pub(super) fn impersonated(headers: &HeaderMap, requestor: &Identity, old_way: &OldWay) -> Option<Identity> {
-    headers.get("impersonate-user").filter(|name| !name.is_empty())?;
+    headers.get(USER).filter(|name| !name.is_empty())?;
     if !requestor.groups.iter().any(|group| group == MASTERS) {
         return None;
     }
@@ -75,7 +76,7 @@ fn wanted(headers: &HeaderMap) -> Result<Identity, NotText> {
             extra.push((unescape(key)?, values));
         }
     }
-    Ok(Identity { name: first("impersonate-user")?, uid: first("impersonate-uid")?, groups, extra })
+    Ok(Identity { name: first(USER.as_str())?, uid: first("impersonate-uid")?, groups, extra })
 }
 
 fn granted(wanted: Identity, requestor: &Identity, old_way: &OldWay) -> Identity {

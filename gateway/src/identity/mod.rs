@@ -304,7 +304,9 @@ impl Authenticator {
             Found::Token(token) => Some(token),
             Found::Nothing | Found::Unusable => None,
         });
-        if let Some(user) = tokens.into_iter().find_map(|token| self.tokens.user(token, now)) {
+        if let Some(user) =
+            tokens.into_iter().find_map(|token| self.tokens.user(token, &connection.last_token, now))
+        {
             return (user, Handover::Token);
         }
         let refused =

@@ -1,17 +1,28 @@
 //! Bearer tokens that usher can verify itself: the token file's and service accounts'. What has been verified is
 //! remembered for a while.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use super::cache::{Cache, Fingerprint};
 use super::service_account::{Expectations, Token};
 use super::token_file::TokenFile;
 use super::{Identity, Keys, Options};
 use crate::reload::{Contents, FileFault, Reload, Reloaded};
+
+/// The token that came last over a connection, and its fingerprint: clients send the same one again and again, and
+/// SHA-256 of a service account's costs more than the rest of what is done about it. What it stands for is looked up
+/// all the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastToken(RefCell<Option<(Box<str>, Fingerprint)>>);
+
+/// Longer tokens are not kept: many connections keep one.
+const KEPT_BYTES_MAX: usize = 2 << 10;
 
 /// Longest token that is looked at; parity: longer ones are passed on unverified. Service-account tokens have 1 to
 /// 2 kB, and whoever has a longer one that the apiserver accepts loses nothing but its flow.
@@ -80,15 +91,15 @@ impl Tokens {
         true
     }
 
-    /// The user of a token, `system:authenticated` included, if it is known here.
-    pub(super) fn user(&self, token: &str, now: i64) -> Option<Arc<Identity>> {
+    /// The user of a token, `system:authenticated` included, if it is known here. `last`: of the same connection.
+    pub(super) fn user(&self, token: &str, last: &LastToken, now: i64) -> Option<Arc<Identity>> {
         if token.len() > TOKEN_BYTES_MAX {
             self.unknown.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         // Read before what it stands for: a judgement may be forgotten too early, never too late.
         let generation = self.generation();
-        let fingerprint = Fingerprint::of(token);
+        let fingerprint = last.fingerprint(token);
         if let Some(known) = self.cache.get(fingerprint, generation, now) {
             self.remembered.fetch_add(1, Ordering::Relaxed);
             return known;
@@ -127,6 +138,25 @@ impl Tokens {
     }
 }
 
+// === impl LastToken ===
+
+impl LastToken {
+    /// SHA-256 of `token`.
+    fn fingerprint(&self, token: &str) -> Fingerprint {
+        let mut last = self.0.borrow_mut();
+        // In constant time: whoever shares the connection (behind a proxy) learns nothing about others' tokens.
+        let is_same = |kept: &str| verify_slices_are_equal(kept.as_bytes(), token.as_bytes()).is_ok();
+        if let Some((kept, fingerprint)) = &*last
+            && is_same(kept)
+        {
+            return *fingerprint;
+        }
+        let fingerprint = Fingerprint::of(token);
+        *last = (token.len() <= KEPT_BYTES_MAX).then(|| (token.into(), fingerprint));
+        fingerprint
+    }
+}
+
 fn key_files(paths: &[PathBuf]) -> Result<Option<Arc<Reloaded<Keys>>>, FileFault> {
     if paths.is_empty() {
         return Ok(None);
@@ -137,4 +167,18 @@ fn key_files(paths: &[PathBuf]) -> Result<Option<Arc<Reloaded<Keys>>>, FileFault
             .try_fold(Keys::default(), |keys, path| Ok(keys.and(Keys::from_pem(path, contents.of(path))?)))
     };
     Reloaded::new("service-account keys", paths.to_vec(), build).map(|keys| Some(Arc::new(keys)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_is_of_the_token_at_hand_whichever_came_last() {
+        let last = LastToken::default();
+        let long = "x".repeat(KEPT_BYTES_MAX + 1);
+        for token in ["one", "one", "two", "on", "", "one", &long, &long, "one"] {
+            assert_eq!(last.fingerprint(token), Fingerprint::of(token), "{token}");
+        }
+    }
 }

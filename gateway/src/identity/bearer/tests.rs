@@ -10,13 +10,13 @@ fn headers(lines: &[(&str, &str)]) -> HeaderMap {
     lines.iter().map(|(key, value)| (name(key), HeaderValue::try_from(*value).expect("a value"))).collect()
 }
 
-fn token(token: &str) -> Found {
-    Found::Token(token.to_owned())
+fn token(token: &str) -> Found<'_> {
+    Found::Token(token.into())
 }
 
 #[test]
 fn authorization_lines() {
-    let check = |line: &str, expected: Found| {
+    let check = |line: &str, expected: Found<'_>| {
         assert_eq!(authorization(&headers(&[("authorization", line)])), expected)
     };
     check("Bearer t", token("t"));
@@ -42,7 +42,7 @@ fn authorization_lines() {
 #[test]
 fn web_socket_protocols() {
     let bob = &format!("{PROTOCOL_PREFIX}dG9rLWJvYg");
-    let check = |protocols: &[&str], expected: Found| {
+    let check = |protocols: &[&str], expected: Found<'_>| {
         let mut lines = vec![("connection", "keep-alive, Upgrade"), ("upgrade", "WebSocket")];
         lines.extend(protocols.iter().map(|protocol| ("sec-websocket-protocol", *protocol)));
         assert_eq!(web_socket(&headers(&lines)), expected, "{protocols:?}");
