@@ -69,15 +69,13 @@ fn lines(out: &mut Vec<u8>, headers: &HeaderMap) {
 }
 
 fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
-    let from = out.len();
-    out.extend_from_slice(name.as_str().as_bytes());
-    let mut first = true;
-    for byte in &mut out[from..] {
-        if first {
-            byte.make_ascii_uppercase();
-        }
-        first = *byte == b'-';
-    }
+    let name = name.as_str().as_bytes();
+    out.reserve(name.len() + value.len() + 4);
+    let mut before = b'-';
+    out.extend(name.iter().map(|byte| {
+        let begins_word = std::mem::replace(&mut before, *byte) == b'-';
+        if begins_word { byte.to_ascii_uppercase() } else { *byte }
+    }));
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");

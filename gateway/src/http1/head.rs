@@ -76,6 +76,8 @@ impl Head for ResponseHead {
 
 /// Bytes of a target: the `http` crate takes no longer ones.
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
+/// Lines that a relayed head will have beside its own: who asked, what it was classified as.
+const LINES_ADDED: usize = 2;
 /// Lines of heads that are parsed on the stack. Those of Go's clients have about ten.
 const LINES_AT_HAND: usize = 64;
 
@@ -200,7 +202,8 @@ fn version(minor: u8) -> Version {
 /// A head's bytes, its lines as slices of them, and what they say about the message.
 fn read_lines(head: &[u8], lines: &[Header<'_>]) -> Result<(Bytes, HeaderMap, Seen), Fault> {
     let shared = Bytes::copy_from_slice(head);
-    let mut headers = HeaderMap::try_with_capacity(lines.len()).map_err(|_| Fault::TooManyLines)?;
+    let room = lines.len() + LINES_ADDED;
+    let mut headers = HeaderMap::try_with_capacity(room).map_err(|_| Fault::TooManyLines)?;
     let mut seen = Seen::default();
     for line in lines {
         let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Fault::HeaderLine)?;

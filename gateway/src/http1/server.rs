@@ -4,7 +4,6 @@
 //! a request is answered nothing is read but its body, so a client that sends ahead fills its own socket's buffer.
 //! Between requests a connection is this struct and its wire: what a request needs is made for it.
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
 use std::mem;
@@ -113,7 +112,7 @@ thread_local! {
 impl<S, F, B> Connection<S, F, B>
 where
     S: Fn(Request<Incoming>) -> F,
-    F: Future<Output = Result<Response<B>, Infallible>>,
+    F: Future<Output = Box<Response<B>>>,
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Cause>,
 {
@@ -204,8 +203,8 @@ where
             Phase::Head => self.poll_head(cx, out),
             Phase::Answering(answer, asked) => {
                 let asked = *asked;
-                let Ok(answer) = ready!(answer.as_mut().poll(cx));
-                self.answer(answer, asked, out);
+                let answer = ready!(answer.as_mut().poll(cx));
+                self.answer(*answer, asked, out);
                 Poll::Ready(None)
             }
             Phase::Sending(_) => self.poll_sending(cx, out),
@@ -463,11 +462,11 @@ fn framing<B: Body>(head: &response::Parts, body: &B, asked: Asked) -> (Framing,
         return (Framing::None, None);
     }
     let exact = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
-    let told = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let told = || head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if asked.is_head {
-        return (Framing::None, told.or(exact.filter(|length| *length > 0)));
+        return (Framing::None, told().or(exact.filter(|length| *length > 0)));
     }
-    match exact.or(told) {
+    match exact.or_else(told) {
         Some(length) => (Framing::of_length(length), Some(length)),
         None if asked.is_http10 => (Framing::UntilClose, None),
         None => (Framing::Chunked, None),

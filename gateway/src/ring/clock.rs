@@ -37,19 +37,28 @@ pub fn date() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Unix seconds of the wall clock, for the validity of certificates and tokens. It follows the clock when that
+/// Unix seconds of the wall clock as this turn first asked, for the validity of certificates and tokens. It follows the clock when that
 /// is set.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the date")]
 pub fn wall() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    let read = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    };
+    CLOCK.with(|clock| {
+        let wall = clock.turn_wall.get().unwrap_or_else(read);
+        clock.turn_wall.set(Some(wall));
+        wall
+    })
 }
 
 /// A new turn begins: the next [`now`] reads the clock.
 pub(super) fn turn() {
-    CLOCK.with(|clock| clock.turn_now.set(None));
+    CLOCK.with(|clock| {
+        clock.turn_now.set(None);
+        clock.turn_wall.set(None);
+    });
 }
 
 /// The monotonic instant of a time told by [`now`]; an instant long past becomes the origin.
@@ -76,6 +85,7 @@ struct Clock {
     origin: Instant,
     origin_unix: Nanos,
     turn_now: Cell<Option<Nanos>>,
+    turn_wall: Cell<Option<i64>>,
 }
 
 thread_local! {
@@ -87,7 +97,7 @@ impl Clock {
     fn start() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let origin_unix = Nanos(i64::try_from(unix.as_nanos()).unwrap_or(0));
-        Self { origin: Instant::now(), origin_unix, turn_now: Cell::new(None) }
+        Self { origin: Instant::now(), origin_unix, turn_now: Cell::new(None), turn_wall: Cell::new(None) }
     }
 
     fn read(&self) -> Nanos {

@@ -134,7 +134,7 @@ struct Pool {
 }
 
 /// A request on its way. Boxed: it goes through many hands, and each would have room for it in its future.
-type Parcel = Box<Request<Upload>>;
+pub type Parcel = Box<Request<Upload>>;
 
 /// A request that was not sent, to be sent elsewhere; and why.
 type Unsent = (Parcel, Fault);
@@ -222,9 +222,8 @@ impl Upstream {
         &self,
         presents: Presents,
         kind: Kind,
-        request: Request<Upload>,
+        mut request: Parcel,
     ) -> Result<Box<Response<Download>>, Fault> {
-        let mut request = Box::new(request);
         let attempts_max = self.servers.len() + ATTEMPTS_EXTRA;
         let mut last = Fault::NoServer;
         for attempt in 0..attempts_max {

@@ -37,14 +37,14 @@ pub(super) struct Admission {
 #[derive(Debug)]
 pub(super) enum Entry {
     /// It runs.
-    Seated(Seat),
+    Seated(Box<Seat>),
     /// It waits.
     Waits(Waiting),
     /// It is turned away.
     TurnedAway(Reason),
 }
 
-/// The seats of an executing request. Dropped, they are given back (or linger).
+/// The seats of an executing request. Dropped, they are given back (or linger). Boxed: it goes through many hands.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Seat {
@@ -61,7 +61,7 @@ pub(super) struct Seat {
 #[must_use]
 pub(super) struct Waiting {
     /// `None` once it has led to a seat or was given up.
-    seat: Option<Seat>,
+    seat: Option<Box<Seat>>,
     parked: Rc<Parked>,
 }
 
@@ -123,12 +123,9 @@ impl Admission {
         self.measure(&mut measured, class, work);
         let verdict = self.controller.borrow_mut().arrive(ring::now(), class, work, tag);
         measured.decided();
-        let seat = |ticket, measured| Seat {
-            admission: Some(Rc::clone(self)),
-            level: class.level,
-            ticket,
-            tag,
-            measured,
+        let seat = |ticket, measured| {
+            let admission = Some(Rc::clone(self));
+            Box::new(Seat { admission, level: class.level, ticket, tag, measured })
         };
         let entry = match verdict {
             Verdict::Execute(ticket) => {
@@ -223,7 +220,7 @@ impl Admission {
 
 impl Waiting {
     /// Its time is over. `Some`: not quite, a seat came in this very turn.
-    pub(super) fn time_out(mut self) -> Option<Seat> {
+    pub(super) fn time_out(mut self) -> Option<Box<Seat>> {
         let mut seat = self.seat.take()?;
         if self.parked.dispatched.get() {
             seat.measured.starts(ring::now());
@@ -244,9 +241,9 @@ impl Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Seat;
+    type Output = Box<Seat>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Seat> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Box<Seat>> {
         if self.parked.dispatched.get()
             && let Some(mut seat) = self.seat.take()
         {

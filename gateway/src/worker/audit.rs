@@ -3,10 +3,9 @@
 //! Answers of the apiserver bring it along. Usher's own get the one that the client chose, or a new one.
 
 use aws_lc_rs::rand;
-use http::Response;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::body::Body;
+use super::request::Answer;
 
 /// The `Audit-ID` that a request came with.
 #[derive(Clone, Debug)]
@@ -20,11 +19,11 @@ impl AuditId {
     }
 
     /// Puts it, or a new one, on an answer of our own.
-    pub(super) fn put_on(self, mut response: Response<Body>) -> Response<Body> {
+    pub(super) fn put_on(self, mut answer: Answer) -> Answer {
         if let Some(id) = self.0.or_else(new) {
-            response.headers_mut().insert(AUDIT_ID, id);
+            answer.headers_mut().insert(AUDIT_ID, id);
         }
-        response
+        answer
     }
 }
 
@@ -41,12 +40,14 @@ fn new() -> Option<HeaderValue> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::body::Body;
     use super::*;
+    use http::Response;
 
     #[test]
     fn the_clients_own_is_kept_and_others_get_a_new_one_each() {
         let answer = |asked: &HeaderMap| {
-            let response = AuditId::of(asked).put_on(Response::new(Body::here("")));
+            let response = AuditId::of(asked).put_on(Box::new(Response::new(Body::here(""))));
             response.headers()[AUDIT_ID].to_str().unwrap().to_owned()
         };
         let mut asked = HeaderMap::new();

@@ -51,7 +51,7 @@ pub(super) struct Held {
     /// Its task is this answer's alone (HTTP/2), and may wait for a window that the client never gives: the deadline
     /// stays when the answer is complete.
     pub(super) is_alone: bool,
-    pub(super) watch: Option<Watch>,
+    pub(super) watch: Option<Box<Watch>>,
     /// The connection is not idle.
     pub(super) busy: Option<Busy>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Held {
 /// What admission gave.
 #[derive(Debug)]
 pub(super) enum Pass {
-    Seat(Seat),
+    Seat(Box<Seat>),
     Slot(#[expect(dead_code, reason = "held")] inflight::Slot),
 }
 

@@ -3,6 +3,7 @@
 mod own;
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -12,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::{Request, Response};
+use http::Request;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -20,7 +21,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use usher_flowcontrol::controller::FlowCache;
 use usher_flowcontrol::units::Nanos;
 
-use super::body::Body;
 use super::glitches::{Glitch, Glitches, Watched};
 use super::host::Hosted;
 use super::quiet::{Quiet, TooQuiet};
@@ -211,7 +211,8 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
     let stream = wire.stream().clone();
     let of_request = Rc::clone(client);
     let service = service_fn(move |request: Request<_>| {
-        Box::pin(request::serve(Rc::clone(&of_request), request.map(Upload::new)))
+        let answer = request::serve(Rc::clone(&of_request), Box::new(request.map(Upload::new)));
+        Box::pin(async { Ok::<_, Infallible>(*answer.await) })
     });
     let mut connection = http1::Builder::new()
         .max_headers(limits.header_lines)
@@ -277,7 +278,8 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let of_request = Rc::clone(client);
     // Boxed: what a request needs until the head of its answer is not kept while its answer goes on.
     let service = service_fn(move |request: Request<_>| {
-        Box::pin(request::serve(Rc::clone(&of_request), request.map(Upload::new)))
+        let answer = request::serve(Rc::clone(&of_request), Box::new(request.map(Upload::new)));
+        Box::pin(async { Ok::<_, Infallible>(*answer.await) })
     });
     let stream = wire.stream().clone();
     let wire = Watched::new(wire, limits.header_lines, &client.glitches);
@@ -466,9 +468,8 @@ impl Progress {
     }
 
     /// It is answered.
-    pub(super) fn answered(self, response: Response<Body>) -> Response<Body> {
+    pub(super) fn answered(self) {
         self.stage.set(Stage::Answered);
-        response
     }
 }
 

@@ -112,7 +112,7 @@ async fn seat(
     class: &Class,
     work: Work,
     mut measured: Measured,
-) -> Result<Seat, Away> {
+) -> Result<Box<Seat>, Away> {
     let worker = &known.client.worker;
     let now = ring::now();
     let default_limit = wait_limit::default_limit(worker.request_timeout());
@@ -136,11 +136,12 @@ async fn seat(
             waiting.refuse(Reason::QueueFull, Outcome::TooManyWaiting);
             Err(Away::TooManyWaiting)
         }
-        Entry::Waits(waiting) => wait(waiting, wait_until).await,
+        Entry::Waits(waiting) => Box::pin(wait(waiting, wait_until)).await,
     }
 }
 
-async fn wait(mut waiting: Waiting, until: Option<Nanos>) -> Result<Seat, Away> {
+/// Boxed by its caller: few requests wait.
+async fn wait(mut waiting: Waiting, until: Option<Nanos>) -> Result<Box<Seat>, Away> {
     let Some(until) = until else { return Ok(waiting.await) };
     tokio::select! {
         biased;

@@ -3,23 +3,24 @@
 //! What belongs to a connection (RFC 9110, section 7.6.1) is not relayed; neither `Via` nor `Date` is added.
 //! The client's `Host` is kept: kube-apiserver does not look at it, what stands behind it may.
 
-use http::header::{
-    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
 use http::uri::Authority;
-use http::{Method, Version, request};
+use http::{Method, Request, Version};
 
 /// Header lines that are of one connection, besides those that `Connection`, the first, names.
-static OF_CONNECTION: [HeaderName; 7] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TRANSFER_ENCODING,
-    UPGRADE,
+const OF_CONNECTION: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "transfer-encoding",
+    "upgrade",
+    "te",
 ];
+const HAS_CONNECTION: u8 = 1;
+const HAS_UPGRADE: u8 = 1 << 6;
+const HAS_TE: u8 = 1 << 7;
 
 /// What a client asks its connection for.
 #[derive(Debug, Default)]
@@ -35,11 +36,11 @@ pub(super) type Malformed = &'static str;
 ///
 /// A target in absolute form, an `:authority` and a `Host` must name the same server: two parties that read
 /// different ones see different requests.
-pub(super) fn origin_form(parts: &mut request::Parts) -> Result<(), Malformed> {
-    if parts.method == Method::CONNECT {
+pub(super) fn origin_form<B>(request: &mut Request<B>) -> Result<(), Malformed> {
+    if *request.method() == Method::CONNECT {
         return Err("CONNECT is not offered here");
     }
-    let mut hosts = parts.headers.get_all(HOST).iter();
+    let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().cloned();
     if hosts.next().is_some() {
         return Err("too many Host headers");
@@ -48,10 +49,10 @@ pub(super) fn origin_form(parts: &mut request::Parts) -> Result<(), Malformed> {
         if !host.is_empty() && !is_authority(host.as_bytes()) {
             return Err("malformed Host header");
         }
-    } else if parts.version == Version::HTTP_11 {
+    } else if request.version() == Version::HTTP_11 {
         return Err("missing required Host header");
     }
-    if let Some(authority) = parts.uri.authority() {
+    if let Some(authority) = request.uri().authority() {
         if authority.as_str().contains('@') {
             return Err("a user in the request target");
         }
@@ -60,10 +61,10 @@ pub(super) fn origin_form(parts: &mut request::Parts) -> Result<(), Malformed> {
             return Err("request target and Host name different servers");
         }
         let named = HeaderValue::from_bytes(named).map_err(|_| "malformed authority")?;
-        parts.headers.insert(HOST, named);
-    }
-    let origin = parts.uri.path_and_query().cloned().ok_or("a request target without a path")?;
-    parts.uri = origin.into();
+        request.headers_mut().insert(HOST, named);
+        let origin = request.uri().path_and_query().cloned().ok_or("a request target without a path")?;
+        *request.uri_mut() = origin.into();
+    } // else it is
     Ok(())
 }
 
@@ -94,19 +95,19 @@ fn is_plain_name(bytes: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     !name.is_empty()
         && name.iter().all(is_of_name)
-        && matches!(port.len(), 1..=4)
+        && matches!(port.len(), 1..=5)
         && port.iter().all(u8::is_ascii_digit)
 }
 
 /// Takes away what is of the client's connection.
 pub(super) fn strip_request(headers: &mut HeaderMap, version: Version) -> Asked {
     let mut asked = Asked::default();
-    if version == Version::HTTP_11 && names(headers, "upgrade") {
+    let there = of_connection(headers);
+    if there & HAS_UPGRADE != 0 && version == Version::HTTP_11 && names(headers, "upgrade") {
         asked.upgrade = headers.get(UPGRADE).cloned();
     }
-    let asks_trailers = headers.contains_key(TE) && asks_trailers(headers);
-    strip(headers);
-    headers.remove(TE);
+    let asks_trailers = there & HAS_TE != 0 && asks_trailers(headers);
+    strip(headers, there);
     if asks_trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -121,18 +122,18 @@ fn asks_trailers(headers: &HeaderMap) -> bool {
 
 /// Takes away what is of the apiserver's connection.
 pub(super) fn strip_response(headers: &mut HeaderMap) {
-    strip(headers);
+    strip(headers, of_connection(headers) & !HAS_TE); // which says nothing there
 }
 
-fn strip(headers: &mut HeaderMap) {
-    // Most heads have none of them, and looking once is cheaper than looking for each.
-    let mut there: u8 = 0; // a bit for each
-    for name in headers.keys() {
-        if let Some(index) = OF_CONNECTION.iter().position(|one| one == name) {
-            there |= 1 << index;
-        }
-    }
-    if there & 1 != 0 {
+/// Which of [`OF_CONNECTION`] there are, a bit for each: most heads have none of them, and looking once is cheaper than
+/// looking for each.
+fn of_connection(headers: &HeaderMap) -> u8 {
+    let place = |name: &HeaderName| OF_CONNECTION.iter().position(|one| *one == name.as_str());
+    headers.keys().filter_map(place).fold(0, |there, place| there | 1 << place)
+}
+
+fn strip(headers: &mut HeaderMap, there: u8) {
+    if there & HAS_CONNECTION != 0 {
         let named: Vec<HeaderName> = headers
             .get_all(CONNECTION)
             .iter()
@@ -148,7 +149,7 @@ fn strip(headers: &mut HeaderMap) {
     }
     for (index, name) in OF_CONNECTION.iter().enumerate() {
         if there & 1 << index != 0 {
-            headers.remove(name);
+            headers.remove(*name);
         }
     }
 }

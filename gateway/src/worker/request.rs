@@ -3,11 +3,10 @@
 //! Steps, in kube-apiserver's order: well-formed? attributes, deadline, who is asking, where it belongs, what it
 //! costs, seats; then the apiserver. What is refused on the way is answered here, in kube-apiserver's words.
 
-use std::convert::Infallible;
 use std::rc::Rc;
 
-use http::header::{CONNECTION, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri, Version, request};
+use http::header::{ACCEPT, CONNECTION, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use usher_flowcontrol::request_info::{RequestInfo, TargetError};
 use usher_flowcontrol::units::Nanos;
@@ -27,7 +26,7 @@ use super::watch::{Beginning, Framing};
 use crate::identity::{Caller, Handover};
 use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
-use crate::upstream::{Download, Fault, Kind, Presents, Switched, Upload};
+use crate::upstream::{Download, Fault, Kind, Parcel, Presents, Switched, Upload};
 
 /// A request that is well-formed and whose caller is known.
 pub(super) struct Known<'a> {
@@ -41,58 +40,67 @@ pub(super) struct Known<'a> {
     pub(super) asked: Asked,
 }
 
+/// An answer. Boxed, as requests are: both go through many hands.
+pub(super) type Answer = Box<Response<Body>>;
+
 /// How a request ends before it gets to an apiserver.
-pub(super) type Refusal = Box<Response<Body>>;
+pub(super) type Refusal = Answer;
 
 /// Answers a request. Being dropped means that the client has left: then everything held is given back.
-pub(super) async fn serve(
-    client: Rc<Client>,
-    request: Request<Upload>,
-) -> Result<Response<Body>, Infallible> {
+pub(super) async fn serve(client: Rc<Client>, request: Parcel) -> Answer {
     let progress = client.begin();
     let version = request.version();
-    let mut response = answer(&client, request, &progress).await;
-    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let mut answer = answer(&client, request, &progress).await;
+    let switches = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     if client.worker.drain.is_raised() && version < Version::HTTP_2 && !switches {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if version == Version::HTTP_2 && matches!(response.body(), Body::Here(_)) {
+    if version == Version::HTTP_2 && matches!(answer.body(), Body::Here(_)) {
         // A client that gives it no window must not keep the stream. The apiserver's answers have their own deadline.
         Host::current().end_at(Some(ring::now() + client.worker.request_timeout()));
     }
-    Ok(progress.answered(response))
+    progress.answered();
+    answer
 }
 
 /// Its steps.
-async fn answer(client: &Rc<Client>, request: Request<Upload>, progress: &Progress) -> Response<Body> {
-    let (mut parts, body) = request.into_parts();
-    if parts.headers.len() > client.worker.settings.limits.header_lines {
+async fn answer(client: &Rc<Client>, mut request: Parcel, progress: &Progress) -> Answer {
+    let worker = &client.worker;
+    if request.headers().len() > worker.settings.limits.header_lines {
         client.glitches.note(Glitch::HeaderList); // over HTTP/2, where nobody else counts lines
-        return reply::plain(431, "431 Request Header Fields Too Large");
+        return Box::new(reply::plain(431, "431 Request Header Fields Too Large"));
     }
-    let well_formed = headers::framing(&parts.headers).and_then(|()| headers::origin_form(&mut parts));
+    let well_formed = headers::framing(request.headers()).and_then(|()| headers::origin_form(&mut request));
     if let Err(sentence) = well_formed {
-        client.worker.counters.refused_malformed.add();
-        return reply::malformed(sentence);
+        worker.counters.refused_malformed.add();
+        return Box::new(reply::malformed(sentence));
     }
-    let audit_id = AuditId::of(&parts.headers);
-    let (method, target) = (parts.method.clone(), parts.uri.clone());
-    let known = match get_to_know(client, &method, &target, &mut parts) {
+    let audit_id = AuditId::of(request.headers());
+    let (method, target) = (request.method().clone(), request.uri().clone());
+    let known = match get_to_know(client, &method, &target, &mut request) {
         Ok(known) => known,
-        Err(refusal) => return audit_id.put_on(*refusal),
+        Err(refusal) => return audit_id.put_on(refusal),
     };
     if let Some(refusal) =
-        client.worker.scarcity.refuse_body(&known, &parts.headers, body.size_hint().upper())
+        worker.scarcity.refuse_body(&known, request.headers(), request.body().size_hint().upper())
     {
-        return audit_id.put_on(*refusal);
+        return audit_id.put_on(refusal);
     }
     progress.waits();
-    let admitted = match entrance::admit(&known, &parts.headers).await {
+    let Admitted { pass, uids } = match entrance::admit(&known, request.headers()).await {
         Ok(admitted) => admitted,
-        Err(refusal) => return audit_id.put_on(*refusal),
+        Err(refusal) => return audit_id.put_on(refusal),
     };
     progress.executes();
-    execute(&known, admitted, parts, body, audit_id).await
+    let accept = request.headers().get(ACCEPT).cloned();
+    let mut answer = match execute(&known, pass, request).await {
+        Ok(answer) => answer,
+        Err(missing) => audit_id.put_on(missing.answer(worker, accept)),
+    };
+    if let Some(uids) = uids {
+        uids.put_on(answer.headers_mut());
+    }
+    answer
 }
 
 /// Attributes, deadline, caller; and the headers as the apiserver shall see them.
@@ -100,7 +108,7 @@ fn get_to_know<'a>(
     client: &'a Rc<Client>,
     method: &'a Method,
     target: &'a Uri,
-    parts: &mut request::Parts,
+    request: &mut Request<Upload>,
 ) -> Result<Known<'a>, Refusal> {
     let worker = &client.worker;
     let received = ring::now();
@@ -115,37 +123,30 @@ fn get_to_know<'a>(
     })?;
     let execution = Execution::of(&info, received, worker.request_timeout()).map_err(|error| {
         worker.counters.refused_timeout_value.add();
-        Box::new(Failure::bad_request(error.to_string()).respond(&parts.headers))
+        Box::new(Failure::bad_request(error.to_string()).respond(request.headers()))
     })?;
+    let version = request.version();
     // First what is of the connection: a client must not have removed what is added below.
-    let asked = headers::strip_request(&mut parts.headers, parts.version);
+    let asked = headers::strip_request(request.headers_mut(), version);
     let authenticator = &worker.settings.authenticator;
-    let caller = authenticator.request(&client.who, &parts.headers, ring::wall());
+    let caller = authenticator.request(&client.who, request.headers(), ring::wall());
     if caller.handover == Handover::Unauthorized {
         worker.counters.refused_unauthorized.add();
-        return Err(Box::new(Failure::unauthorized().respond(&parts.headers)));
+        return Err(Box::new(Failure::unauthorized().respond(request.headers())));
     }
-    let forged = authenticator.rewrite(&client.who, &caller, &mut parts.headers);
+    let forged = authenticator.rewrite(&client.who, &caller, request.headers_mut());
     worker.counters.forged_identity_lines.add_many(forged as u64);
     Ok(Known { client, method, target, info, caller, received, execution, asked })
 }
 
 /// Sends an admitted request on and returns the head of its answer, the body to follow.
-async fn execute(
-    known: &Known<'_>,
-    admitted: Admitted,
-    mut parts: request::Parts,
-    upload: Upload,
-    audit_id: AuditId,
-) -> Response<Body> {
+async fn execute(known: &Known<'_>, pass: Option<Pass>, request: Parcel) -> Result<Answer, Missing> {
     let worker = &known.client.worker;
     worker.counters.executed.add();
-    let accept = parts.headers.get(http::header::ACCEPT).cloned();
-    let Admitted { pass, uids } = admitted;
     let is_watch = known.info.verb() == "watch";
     let mut held = Held::default();
     held.pass = pass;
-    held.is_alone = parts.version == Version::HTTP_2;
+    held.is_alone = request.version() == Version::HTTP_2;
     held.measured(Measured::sent);
     held.busy = Some(known.client.busy());
     if is_watch {
@@ -155,12 +156,12 @@ async fn execute(
         };
         let beginning = Beginning::new(&known.info, seat);
         beginning.bound(worker);
-        held.watch = Some(Watch::new(worker, beginning, Registered::new(worker, &known.info)));
+        held.watch = Some(Box::new(Watch::new(worker, beginning, Registered::new(worker, &known.info))));
     }
     let deadline =
         known.execution.deadline.or_else(|| is_watch.then(|| ring::now() + worker.request_timeout()));
-    let pace = upload.pace();
-    let answer = send(known, &mut parts, upload);
+    let pace = request.body().pace();
+    let answer = send(known, request);
     let answer = match (deadline, pace) {
         (None, _) => answer.await,
         (Some(deadline), None) => tokio::select! {
@@ -178,28 +179,23 @@ async fn execute(
             }
         },
     };
-    let mut response = match answer {
-        Ok(Answer::Plain(response)) => relay(known, *response, held),
-        Ok(Answer::Switched(response)) => {
+    Ok(match answer? {
+        Sent::Answered(response) => relay(known, *response, held),
+        Sent::Switched(answer) => {
             held.measured(|measured| measured.ends(Outcome::Executed));
-            *response
+            answer
         }
-        Err(missing) => audit_id.put_on(missing.answer(worker, accept)),
-    };
-    if let Some(uids) = uids {
-        uids.put_on(response.headers_mut());
-    }
-    response
+    })
 }
 
-/// An apiserver's answer.
-enum Answer {
-    Plain(Box<Response<Download>>),
+/// What an apiserver made of a request.
+enum Sent {
+    Answered(Box<Response<Download>>),
     /// 101, to be followed by the bytes of another protocol.
-    Switched(Box<Response<Body>>),
+    Switched(Answer),
 }
 
-/// Why there is none.
+/// Why there is no answer.
 enum Missing {
     TimeIsUp,
     /// The client's body comes too slowly.
@@ -209,37 +205,35 @@ enum Missing {
     Fault(Fault),
 }
 
-async fn send(known: &Known<'_>, parts: &mut request::Parts, upload: Upload) -> Result<Answer, Missing> {
+async fn send(known: &Known<'_>, mut request: Parcel) -> Result<Sent, Missing> {
     let upstream = &known.client.worker.upstream;
     let missing = |fault| Missing::because(known.client, fault);
     let presents = match known.caller.handover {
         Handover::FrontProxy => Presents::FrontProxy,
         Handover::Token | Handover::Anonymous | Handover::Unauthorized => Presents::Nothing,
     };
-    let mut request = Request::new(upload);
-    *request.method_mut() = known.method.clone();
-    *request.uri_mut() = known.target.clone();
-    *request.headers_mut() = std::mem::take(&mut parts.headers);
+    // Of the client's connection, not of the apiserver's.
+    *request.version_mut() = Version::HTTP_11;
+    request.extensions_mut().clear();
     let Some(protocols) = &known.asked.upgrade else {
         let kind = match known.info.verb() {
             _ if !known.caller.is_known() => Kind::Stranger,
             "watch" => Kind::Watch,
             _ => Kind::Short,
         };
-        let response = upstream.send(presents, kind, request).await.map_err(missing)?;
-        return Ok(Answer::Plain(response));
+        return upstream.send(presents, kind, request).await.map(Sent::Answered).map_err(missing);
     };
     headers::ask_upgrade(request.headers_mut(), protocols.clone());
-    match Box::pin(upstream.switch(presents, request)).await.map_err(missing)? {
-        Switched::No(response) => Ok(Answer::Plain(response)),
+    match Box::pin(upstream.switch(presents, *request)).await.map_err(missing)? {
+        Switched::No(response) => Ok(Sent::Answered(response)),
         Switched::Yes { head, wire } => {
-            Ok(Answer::Switched(Box::new(upgrade::begin(known.client, *head, wire))))
+            Ok(Sent::Switched(Box::new(upgrade::begin(known.client, *head, wire))))
         }
     }
 }
 
 /// The apiserver's answer becomes ours.
-fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Response<Body> {
+fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Answer {
     let worker = &known.client.worker;
     let (mut head, download) = response.into_parts();
     headers::strip_response(&mut head.headers);
@@ -254,7 +248,7 @@ fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Res
         held.host = Some(host);
     }
     held.measured(Measured::answered);
-    Response::from_parts(head, Body::relayed(download, held, known.client))
+    Box::new(Response::from_parts(head, Body::relayed(download, held, known.client)))
 }
 
 impl Missing {
@@ -266,7 +260,7 @@ impl Missing {
     }
 
     /// What the client hears, and what the log does.
-    fn answer(self, worker: &Worker, accept: Option<http::HeaderValue>) -> Response<Body> {
+    fn answer(self, worker: &Worker, accept: Option<http::HeaderValue>) -> Answer {
         let counters = &worker.counters;
         let failure = match self {
             Self::TimeIsUp => {
@@ -275,7 +269,7 @@ impl Missing {
             }
             Self::BadBody => {
                 counters.refused_malformed.add();
-                return reply::malformed("malformed body");
+                return Box::new(reply::malformed("malformed body"));
             }
             Self::SlowBody => {
                 counters.refused_slow_body.add();
@@ -295,12 +289,12 @@ impl Missing {
         };
         let mut asked = http::HeaderMap::new();
         if let Some(accept) = accept {
-            asked.insert(http::header::ACCEPT, accept);
+            asked.insert(ACCEPT, accept);
         }
-        let mut response = failure.respond(&asked);
-        if response.status() == StatusCode::REQUEST_TIMEOUT {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        let mut answer = Box::new(failure.respond(&asked));
+        if answer.status() == StatusCode::REQUEST_TIMEOUT {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        response
+        answer
     }
 }

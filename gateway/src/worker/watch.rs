@@ -25,7 +25,7 @@ const MARK: &[u8] = b"k8s.io/initial-events-end";
 /// A watch that begins. Shared by its answer and its timer.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    seat: RefCell<Option<Seat>>,
+    seat: RefCell<Option<Box<Seat>>>,
     /// When it was last heard of.
     heard: Cell<Nanos>,
     /// Whether it will say when it is initialised.
@@ -49,7 +49,7 @@ pub(super) enum Framing {
 
 impl Beginning {
     /// A watch has been seated. It is timed from the head of its answer on: see [`Beginning::answered`].
-    pub(super) fn new(info: &RequestInfo<'_>, seat: Option<Seat>) -> Rc<Self> {
+    pub(super) fn new(info: &RequestInfo<'_>, seat: Option<Box<Seat>>) -> Rc<Self> {
         let says = info.query().first("sendInitialEvents").is_some_and(|value| *value == *b"true");
         Rc::new(Self { seat: RefCell::new(seat), heard: Cell::new(ring::now()), says, matched: Cell::new(0) })
     }

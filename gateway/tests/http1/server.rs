@@ -96,7 +96,10 @@ impl Writer {
 
 async fn serve_own(stream: Stream, log: Writer) {
     let of_requests = log.clone();
-    let service = move |request: Request<_>| answer(request, of_requests.clone());
+    let service = move |request: Request<_>| {
+        let answer = answer(request, of_requests.clone());
+        async { Box::new(answer.await.unwrap_or_else(|never| match never {})) }
+    };
     let mut connection = Connection::new(Wire::plain(stream), LIMITS, service);
     let end = poll_fn(|cx| connection.poll(cx)).await;
     if let End::Refused(fault) = end {

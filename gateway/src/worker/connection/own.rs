@@ -31,7 +31,8 @@ pub(super) async fn serve(client: &Rc<Client>, wire: Wire) {
     let limits = &worker.settings.limits;
     let stream = wire.stream().clone();
     let of_request = Rc::clone(client);
-    let service = move |request: Request<_>| request::serve(Rc::clone(&of_request), request.map(Upload::own));
+    let service =
+        move |request: Request<_>| request::serve(Rc::clone(&of_request), Box::new(request.map(Upload::own)));
     let heads = Limits { bytes: limits.header_bytes, lines: limits.header_lines };
     let mut connection = Connection::new(wire, heads, service);
     let drain = worker.drain.lookout();

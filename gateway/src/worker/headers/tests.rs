@@ -2,10 +2,10 @@ use super::*;
 use http::Request;
 
 fn shaped(request: http::request::Builder) -> Result<(String, Option<String>), Malformed> {
-    let (mut parts, ()) = request.body(()).unwrap().into_parts();
-    origin_form(&mut parts)?;
-    let host = parts.headers.get(HOST).map(|host| host.to_str().unwrap().to_owned());
-    Ok((parts.uri.to_string(), host))
+    let mut request = request.body(()).unwrap();
+    origin_form(&mut request)?;
+    let host = request.headers().get(HOST).map(|host| host.to_str().unwrap().to_owned());
+    Ok((request.uri().to_string(), host))
 }
 
 #[test]
