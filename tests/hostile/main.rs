@@ -2,9 +2,10 @@
 //!
 //! Every test starts the real program on free loopback ports in front of an upstream that does what the
 //! test says, byte for byte. Whatever happens, the last question is always the same: are all seats back?
-//! A file a kind of trouble; what they share is in `usher`, `upstream`, `raw`, `h2` and `bystander`.
+//! A file a kind of trouble; what they share is in `usher`, `upstream`, `raw`, `h2`, `group` and `bystander`.
 
 mod bystander;
+mod group;
 mod h2;
 mod raw;
 mod upstream;

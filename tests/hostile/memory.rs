@@ -13,6 +13,7 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
+use crate::group::Group;
 use crate::raw::Raw;
 use crate::upstream::{Next, Upstream, answer};
 use crate::usher::{Setup, Usher, until};
@@ -51,7 +52,13 @@ fn upstream() -> Upstream {
 #[test]
 fn ten_times_the_load_stays_below_the_limit_and_others_are_served() {
     let upstream = upstream();
-    let usher = Setup::new(upstream.address).flag(format!("--memory-limit={LIMIT_MIB}Mi")).start();
+    // In a control group it finds its limit itself, and is killed if it does not keep to it.
+    let group = Group::of_environment(LIMIT_MIB << 20);
+    let setup = Setup::new(upstream.address);
+    let usher = match &group {
+        Some(group) => setup.group(group).start(),
+        None => setup.flag(format!("--memory-limit={LIMIT_MIB}Mi")).start(),
+    };
     let mut patient = usher.connect();
     let mut is_served = || {
         patient.get(SMALL, "master");
@@ -93,6 +100,15 @@ fn ten_times_the_load_stays_below_the_limit_and_others_are_served() {
     let peak = peak_mib(&usher);
     assert!(peak <= LIMIT_MIB, "{peak} MiB");
     eprintln!("{peak} MiB of {LIMIT_MIB} at the most");
+    if let Some(group) = &group {
+        let charged = group.peak() >> 20;
+        eprintln!(
+            "{}: {charged} MiB were charged at the most, {} kills",
+            group.folder().display(),
+            group.kills()
+        );
+        assert_eq!(group.kills(), 0);
+    }
     assert!(usher.metric("usher_requests_refused_total", BECAUSE) >= 1.0);
     assert!(usher.metric("usher_connections_refused_total", BECAUSE) >= 1.0);
     drop((uploads, readers, idle));

@@ -15,6 +15,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tempfile::TempDir;
 
+use crate::group::Group;
 use crate::raw::Raw;
 
 /// How long anything that must happen may take before a test calls it never.
@@ -35,6 +36,8 @@ pub(crate) struct Setup {
     flags: Vec<String>,
     schemas: Vec<(String, String)>,
     files_max: Option<u64>,
+    /// Of its control group: whoever writes `0` to it is in.
+    entrance: Option<fs::File>,
 }
 
 /// A certificate authority that a test made.
@@ -55,12 +58,13 @@ impl Setup {
             flags: vec![format!("--upstream=http://{upstream}")],
             schemas: vec![("one-seat.yaml".to_owned(), one_seat())],
             files_max: None,
+            entrance: None,
         }
     }
 
     /// With no upstream flag: give your own.
     pub(crate) fn bare() -> Self {
-        Self { flags: Vec::new(), schemas: vec![("one-seat.yaml".to_owned(), one_seat())], files_max: None }
+        Self { flags: Vec::new(), ..Self::new(free_address()) }
     }
 
     /// With that flag; `{folder}` in it is the folder of usher's files.
@@ -72,6 +76,12 @@ impl Setup {
     /// With that limit of open files.
     pub(crate) fn files_max(mut self, files: u64) -> Self {
         self.files_max = Some(files);
+        self
+    }
+
+    /// In that control group.
+    pub(crate) fn group(mut self, group: &Group) -> Self {
+        self.entrance = Some(group.entrance());
         self
     }
 
@@ -115,6 +125,12 @@ impl Setup {
                         Err(std::io::Error::last_os_error())
                     }
                 });
+            }
+        }
+        if let Some(entrance) = self.entrance {
+            // SAFETY: write is async-signal-safe; the file is open until the command is gone.
+            unsafe {
+                command.pre_exec(move || (&entrance).write_all(b"0"));
             }
         }
         let mut child = command
@@ -297,7 +313,13 @@ impl Authority {
         self.certificate.clone()
     }
 
-    fn server(&self) -> (String, String) {
+    /// Its certificate as a file has it.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A server's certificate for loopback, and its key.
+    pub(crate) fn server(&self) -> (String, String) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(names).expect("names");
