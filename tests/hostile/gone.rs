@@ -11,8 +11,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 
+use crate::raw::Raw;
 use crate::upstream::Upstream;
-use crate::usher::{Setup, until};
+use crate::usher::{Setup, Usher, until};
 
 const HOLD: &str = "/api/v1/namespaces/default/configmaps/hold";
 
@@ -62,6 +63,63 @@ fn gone_with_half_a_request_body() {
     usher.until_executing(1.0);
     client.vanish();
     usher.all_seats_are_back();
+}
+
+/// Bytes of a body that are more than usher takes ahead and less than its kernel does.
+const BEHIND: usize = 100 * 1024;
+/// More than both, and what the client's kernel takes of it.
+const FAR_BEHIND: usize = 64 << 20;
+
+/// A write of so many bytes that waits for its seat, and what it could send of it.
+fn waiting_write(usher: &Usher, bytes: usize) -> Raw {
+    let mut client = usher.connect();
+    let head = format!(
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: usher\r\nAuthorization: Bearer alice\r\nContent-Length: {}\r\n\r\n",
+        bytes + 1
+    );
+    client.send(head).expect("usher reads");
+    usher.until_waiting(1.0);
+    let all = client.push(vec![b'x'; bytes]);
+    assert_eq!(all, bytes == BEHIND, "the window is open, or shut");
+    client
+}
+
+#[test]
+fn gone_behind_bytes_that_nobody_reads() {
+    let upstream = Upstream::start();
+    let usher = Setup::new(upstream.address).start();
+    let mut seated = usher.connect();
+    seated.get(HOLD, "alice");
+    until("the first is served", || upstream.held() == 1);
+    // Receiving has stopped. What the kernel has is seen all the same: an end behind bytes, and a reset at any time.
+    waiting_write(&usher, BEHIND).vanish();
+    usher.until_waiting(0.0);
+    waiting_write(&usher, FAR_BEHIND).abort();
+    usher.until_waiting(0.0);
+    let cancelled = usher.metric("apiserver_flowcontrol_rejected_requests_total", "reason=\"cancelled\"");
+    assert!((cancelled - 2.0).abs() < 0.5, "{cancelled}");
+    upstream.release(1);
+    assert_eq!(seated.answer().expect("served").status, 200);
+    assert_eq!(upstream.held(), 1, "those that left never ran");
+    usher.all_seats_are_back();
+}
+
+/// An end that the client's kernel cannot send, because the window before it is shut, nobody can see. Until its turn
+/// comes the request waits, as long as any may; then its body is read, and with the window the end comes.
+#[test]
+fn gone_behind_a_shut_window_ends_with_its_turn() {
+    let upstream = Upstream::start();
+    let usher = Setup::new(upstream.address).start();
+    for _ in 0..2 {
+        let mut seated = usher.connect();
+        seated.get(HOLD, "alice");
+        usher.until_executing(1.0);
+        let _half_closed = waiting_write(&usher, FAR_BEHIND).half_close();
+        usher.until_waiting(1.0);
+        upstream.release(1);
+        assert_eq!(seated.answer().expect("served").status, 200);
+        usher.all_seats_are_back();
+    }
 }
 
 #[test]

@@ -64,7 +64,11 @@ impl Raw {
     /// Sends bytes to a peer that may have stopped reading, or hung up: then `false`, and nothing can be sent any more.
     pub(crate) fn push(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.sock.set_write_timeout(Some(QUIET)).expect("a time-out");
-        self.send(bytes).is_ok()
+        // rustls listens when it cannot write.
+        self.stream.sock.set_read_timeout(Some(QUIET)).expect("a time-out");
+        let is_sent = self.send(bytes).is_ok();
+        self.stream.sock.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        is_sent
     }
 
     /// What the peer had said before it hung up, read without writing: for after [`Raw::push`] was refused.
@@ -146,22 +150,15 @@ impl Raw {
         let _ = self.stream.sock.shutdown(Shutdown::Both);
     }
 
+    /// Sends no more, not even that TLS is over; what it sent before is still on its way, and its end behind it.
+    pub(crate) fn half_close(self) -> TcpStream {
+        self.stream.sock.shutdown(Shutdown::Write).expect("open");
+        self.stream.sock
+    }
+
     /// Hangs up so that the peer knows at once (RST), whatever it has not read yet.
     pub(crate) fn abort(self) {
-        use std::os::fd::AsRawFd as _;
-        let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
-        let length = libc::socklen_t::try_from(size_of::<libc::linger>()).expect("small");
-        // SAFETY: our own socket; the kernel copies a `linger` of that length.
-        let set = unsafe {
-            libc::setsockopt(
-                self.stream.sock.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const at_once).cast(),
-                length,
-            )
-        };
-        assert_eq!(set, 0, "a socket lingers as told");
+        linger_not(&self.stream.sock);
     }
 
     fn read_length(&mut self, length: usize) -> (Vec<u8>, bool) {
@@ -232,6 +229,24 @@ impl Answer {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
+}
+
+/// Closing it tells the peer at once (RST), whatever it has not read yet.
+pub(crate) fn linger_not(socket: &TcpStream) {
+    use std::os::fd::AsRawFd as _;
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    let length = libc::socklen_t::try_from(size_of::<libc::linger>()).expect("small");
+    // SAFETY: our own socket; the kernel copies a `linger` of that length.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const at_once).cast(),
+            length,
+        )
+    };
+    assert_eq!(set, 0, "a socket lingers as told");
 }
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
