@@ -44,6 +44,7 @@ pub(crate) struct H2 {
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
+    pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
 }
@@ -83,13 +84,13 @@ impl H2 {
     /// The next frame; `None` at the end of the connection, orderly or not.
     pub(crate) fn frame(&mut self) -> Option<Frame> {
         loop {
-            if let [a, b, c, kind, _, stream @ ..] = &self.left[..]
+            if let [a, b, c, kind, flags, stream @ ..] = &self.left[..]
                 && let Some((stream, rest)) = stream.split_first_chunk()
             {
                 let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
                 if let Some(payload) = rest.get(..length) {
-                    let frame =
-                        Frame { kind: *kind, stream: u32::from_be_bytes(*stream), payload: payload.to_vec() };
+                    let stream = u32::from_be_bytes(*stream);
+                    let frame = Frame { kind: *kind, flags: *flags, stream, payload: payload.to_vec() };
                     self.left.drain(..9 + length);
                     return Some(frame);
                 }

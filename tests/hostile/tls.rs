@@ -5,9 +5,10 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use rustls_pki_types::ServerName;
 
+use crate::bystander::beside_a_bystander;
 use crate::raw::Raw;
 use crate::upstream::Upstream;
 use crate::usher::{PATIENCE, Setup, Usher, until};
@@ -286,6 +287,101 @@ fn chains_of_certificates_have_a_limit() {
     assert_eq!(greet(80_000), None);
     assert_failed(&usher, "too-long", 1.0);
     usher.all_seats_are_back();
+}
+
+/// How the next connection with that configuration came about, after a request over it.
+fn greeted(usher: &Usher, config: &Arc<ClientConfig>) -> HandshakeKind {
+    let mut stream = StreamOwned::new(client(usher, Arc::clone(config)), socket(usher));
+    write!(stream, "GET {PATH} HTTP/1.1\r\nHost: usher\r\nAuthorization: Bearer alice\r\n\r\n")
+        .expect("usher reads");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    stream.conn.handshake_kind().expect("a handshake")
+}
+
+#[test]
+fn tickets_that_usher_does_not_know_cost_a_full_handshake() {
+    let upstream = Upstream::start();
+    let (usher, other) = (Setup::new(upstream.address).start(), Setup::new(upstream.address).start());
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut roots = RootCertStore::empty();
+        roots.add(usher.authority().certificate()).expect("an authority");
+        roots.add(other.authority().certificate()).expect("an authority");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .expect("a version that the provider has")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let config = Arc::new(config);
+        let full = [HandshakeKind::Full, HandshakeKind::FullWithHelloRetryRequest];
+        assert!(full.contains(&greeted(&usher, &config)));
+        assert_eq!(greeted(&usher, &config), HandshakeKind::Resumed, "{version:?}");
+        // A stranger's ticket, under the same name: tickets of both are on the client's pile now.
+        assert!(full.contains(&greeted(&other, &config)), "{version:?}");
+        assert_eq!(greeted(&other, &config), HandshakeKind::Resumed, "{version:?}");
+
+        // A new certificate comes with new keys for tickets: those of before are worth nothing.
+        let reloaded = || usher.metric("usher_config_reloads_total", "result=\"reloaded\"");
+        assert_eq!(greeted(&usher, &config), HandshakeKind::Full, "the pile holds the other's");
+        assert_eq!(greeted(&usher, &config), HandshakeKind::Resumed, "{version:?}");
+        let before = reloaded();
+        let (certificate, key) = usher.authority().server();
+        std::fs::write(usher.folder.path().join("tls.key"), key).expect("a file");
+        std::fs::write(usher.folder.path().join("tls.crt"), certificate).expect("a file");
+        until("usher has its new certificate", || reloaded() > before + 0.5);
+        assert_eq!(greeted(&usher, &config), HandshakeKind::Full, "{version:?}");
+        assert_eq!(greeted(&usher, &config), HandshakeKind::Resumed, "{version:?}");
+    }
+    assert!(failed_in_all(&usher) + failed_in_all(&other) < 0.5);
+    usher.all_seats_are_back();
+    other.all_seats_are_back();
+}
+
+#[test]
+fn a_client_may_leave_in_any_step_of_a_handshake() {
+    let upstream = Upstream::start();
+    let setup = Setup::new(upstream.address);
+    beside_a_bystander(setup, |usher| {
+        let hello = flight(&mut client(usher, usher.tls(None, &[])));
+        let second = {
+            let (mut client, _socket) = half_done(usher);
+            flight(&mut client).len()
+        };
+        until("it is gone", || usher.metric("usher_handshakes_half_done", "") < 0.5);
+        // The bystander is here all the while, on one connection.
+        until("it is here", || usher.metric("usher_requests_executed_total", "") > 0.5);
+        let mut accepted = usher.metric("usher_connections_total", "");
+        let mut left = failed(usher, "closed");
+        // In the middle of the first flight, of the second, and between them; with a word (FIN) and without (RST).
+        for without_a_word in [false, true] {
+            let leave = |socket: TcpStream| {
+                if without_a_word {
+                    crate::raw::linger_not(&socket);
+                }
+                drop(socket);
+            };
+            for cut in (0..hello.len()).step_by(7) {
+                let mut socket = socket(usher);
+                accepted += 1.0;
+                // Whoever leaves without a word before that was never here.
+                until("it is accepted", || usher.metric("usher_connections_total", "") > accepted - 0.5);
+                socket.write_all(&hello[..cut]).expect("usher reads");
+                leave(socket);
+                left += 1.0;
+            }
+            for cut in 0..second {
+                let (mut client, mut socket) = half_done(usher);
+                socket.write_all(&flight(&mut client)[..cut]).expect("usher reads");
+                leave(socket);
+                (accepted, left) = (accepted + 1.0, left + 1.0);
+            }
+        }
+        until("all are counted", || failed(usher, "closed") > left - 0.5);
+        assert!((failed_in_all(usher) - left).abs() < 0.5, "for no other reason");
+        assert!(usher.metric("usher_handshakes_half_done", "") < 0.5, "none is left");
+    });
 }
 
 #[test]

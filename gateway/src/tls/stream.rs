@@ -50,6 +50,8 @@ pub enum Trouble {
     EmptyRecord,
     /// A warning that ends nothing.
     Warning,
+    /// A record that is not the peer's or that may not come now: a second handshake, for one. It ends the connection.
+    Fault,
 }
 
 /// One connection.
@@ -163,6 +165,11 @@ impl Stream {
                 Err(fault) => {
                     self.ended = Some(Ended::Failed(fault));
                     self.incoming = Chunk::default();
+                    if let Some(observer) = &self.observer
+                        && !matches!(fault, Fault::TooMany | Fault::Alerted(_))
+                    {
+                        observer.saw(Trouble::Fault);
+                    }
                     if let Some(alert) = fault.alert() {
                         self.sealing.put_control(ALERT, &[FATAL, alert]);
                     }

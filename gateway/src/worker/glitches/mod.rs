@@ -62,6 +62,9 @@ glitches! {
     EmptyRecord = "empty-record", 10;
     /// A TLS warning that ends nothing. More than four end the connection anyway.
     TlsWarning = "tls-warning", 100;
+    /// A TLS record that is not the client's, or that may not come now: renegotiation, for one. Ends the connection
+    /// anyway.
+    TlsFault = "tls-fault", 0;
     /// A request that is no HTTP/1.1. Ends its connection anyway.
     BadSyntax = "bad-syntax", 0;
     /// A header that took longer than `--header-timeout`. Ends its connection anyway.
@@ -191,6 +194,7 @@ impl tls::Observer for Glitches {
             tls::Trouble::KeyUpdate => Glitch::KeyUpdate,
             tls::Trouble::EmptyRecord => Glitch::EmptyRecord,
             tls::Trouble::Warning => Glitch::TlsWarning,
+            tls::Trouble::Fault => Glitch::TlsFault,
         });
         !self.is_over()
     }
