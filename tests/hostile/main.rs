@@ -16,6 +16,7 @@ mod configuration;
 mod exhaustion;
 mod floods;
 mod gone;
+mod hpack;
 mod identity;
 mod memory;
 mod records;
