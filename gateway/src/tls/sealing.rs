@@ -23,6 +23,14 @@ pub(super) struct Sealing {
     failed: Cell<Option<Fault>>,
 }
 
+/// Buffers that are kept for the next turn's bytes in the clear, of all connections of a worker together: a buffer that
+/// has grown once need not grow again. At most some 300 KiB.
+const SPARES_MAX: usize = 16;
+
+thread_local! {
+    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
 // === impl Sealing ===
 
 impl Sealing {
@@ -63,7 +71,11 @@ impl Sealing {
         if rest.is_empty() {
             return;
         }
-        self.plain.borrow_mut().extend_from_slice(rest);
+        let mut plain = self.plain.borrow_mut();
+        if plain.capacity() == 0 {
+            *plain = SPARES.with_borrow_mut(Vec::pop).unwrap_or_default();
+        }
+        plain.extend_from_slice(rest);
         if !self.called.replace(true) {
             ring::at_end(Rc::clone(self) as Rc<dyn AtEnd>);
         }
@@ -71,8 +83,17 @@ impl Sealing {
 
     /// Seals what was collected.
     pub(super) fn seal_now(&self) {
-        let plain = self.plain.take(); // its memory goes: an idle connection holds none
+        let mut plain = self.plain.take(); // its memory goes: an idle connection holds none
+        if plain.capacity() == 0 {
+            return;
+        }
         self.seal(DATA, &plain);
+        plain.clear();
+        SPARES.with_borrow_mut(|spares| {
+            if spares.len() < SPARES_MAX {
+                spares.push(plain);
+            }
+        });
     }
 
     /// A message of TLS itself, behind what was put before it.

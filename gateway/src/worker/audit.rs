@@ -11,7 +11,8 @@ use super::request::Answer;
 #[derive(Clone, Debug)]
 pub(super) struct AuditId(Option<HeaderValue>);
 
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// Its name.
+pub(super) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 impl AuditId {
     pub(super) fn of(headers: &HeaderMap) -> Self {

@@ -3,9 +3,13 @@
 //! What belongs to a connection (RFC 9110, section 7.6.1) is not relayed; neither `Via` nor `Date` is added.
 //! The client's `Host` is kept: kube-apiserver does not look at it, what stands behind it may.
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, DATE, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::uri::Authority;
 use http::{Method, Request, Version};
+
+use super::audit::AUDIT_ID;
 
 /// Header lines that are of one connection, besides those that `Connection`, the first, names.
 const OF_CONNECTION: [&str; 8] = [
@@ -123,6 +127,17 @@ fn asks_trailers(headers: &HeaderMap) -> bool {
 /// Takes away what is of the apiserver's connection.
 pub(super) fn strip_response(headers: &mut HeaderMap) {
     strip(headers, of_connection(headers) & !HAS_TE); // which says nothing there
+}
+
+/// Answers over HTTP/2: what no later one repeats, or not for long, stays out of the connection's table of headers
+/// (HPACK, 4 KiB), which would else drop for it what all of them repeat. "Never indexed" (RFC 7541, section 7.1.3)
+/// says just that.
+pub(super) fn keep_out_of_table(headers: &mut HeaderMap) {
+    for name in [DATE, AUDIT_ID] {
+        if let Some(value) = headers.get_mut(name) {
+            value.set_sensitive(true);
+        }
+    }
 }
 
 /// Which of [`OF_CONNECTION`] there are, a bit for each: most heads have none of them, and looking once is cheaper than

@@ -55,9 +55,12 @@ pub(super) async fn serve(client: Rc<Client>, request: Parcel) -> Answer {
     if client.worker.drain.is_raised() && version < Version::HTTP_2 && !switches {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if version == Version::HTTP_2 && matches!(answer.body(), Body::Here(_)) {
-        // A client that gives it no window must not keep the stream. The apiserver's answers have their own deadline.
-        Host::current().end_at(Some(ring::now() + client.worker.request_timeout()));
+    if version == Version::HTTP_2 {
+        headers::keep_out_of_table(answer.headers_mut());
+        if matches!(answer.body(), Body::Here(_)) {
+            // A client that gives it no window must not keep the stream. The apiserver's answers have their own deadline.
+            Host::current().end_at(Some(ring::now() + client.worker.request_timeout()));
+        }
     }
     progress.answered();
     answer

@@ -318,7 +318,7 @@ pub struct Observation {
     /// Shape of log lines
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-    /// Which log lines are written; also by module: info,usher::worker=debug
+    /// Which log lines are written; also by module: info,usher::worker=debug. A release has no trace lines
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = log_level)]
     pub log_level: String,
 }
