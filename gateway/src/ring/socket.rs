@@ -15,7 +15,7 @@ use super::{Chunk, epoll, uring};
 
 /// Connections that the kernel holds ready until they are accepted. Linux cuts it to `net.core.somaxconn`;
 /// a herd of kubelets that reconnects at once is some thousands.
-const BACKLOG: i32 = 4096;
+pub(super) const BACKLOG: i32 = 4096;
 
 /// A connection that has been silent for so long is probed, again and again; nine probes without an answer end it
 /// (the kernel's default). A peer that lost its power while a `logs -f` or an `exec` was silent would else keep it
@@ -118,12 +118,21 @@ impl Listener {
     /// # Errors
     /// As `accept(2)`: most errors are of that one connection, or pass when descriptors are free again.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        self.accept_into(usize::MAX).await
+    }
+
+    /// [`Listener::accept`] with room for so many: no more are taken out of the kernel's backlog, where several could be
+    /// had at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn accept_into(&self, room: usize) -> io::Result<(Stream, SocketAddr)> {
         match &self.0 {
             Io::Epoll(listener) => {
                 listener.accept().await.map(|(stream, peer)| (Stream(Io::Epoll(stream)), peer))
             }
             Io::Uring(listener) => {
-                listener.accept().await.map(|(stream, peer)| (Stream(Io::Uring(stream)), peer))
+                listener.accept(room).await.map(|(stream, peer)| (Stream(Io::Uring(stream)), peer))
             }
         }
     }

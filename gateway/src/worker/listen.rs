@@ -59,14 +59,17 @@ async fn accept_if_room(
     worker: &Worker,
     listener: &Listener,
 ) -> io::Result<(ring::Stream, std::net::SocketAddr)> {
-    let is_full = || worker.counters.connections_open.get() >= worker.settings.limits.connections as u64;
-    if is_full() {
+    let room = || {
+        let open = usize::try_from(worker.counters.connections_open.get()).unwrap_or(usize::MAX);
+        worker.settings.limits.connections.saturating_sub(open)
+    };
+    if room() == 0 {
         worker.counters.connections_refused_full.add();
-        while is_full() {
+        while room() == 0 {
             worker.room.notified().await;
         }
     }
-    listener.accept().await
+    listener.accept_into(room()).await
 }
 
 /// Errors of a connection that ended before it was accepted (`accept(2)`); the next one may be well.

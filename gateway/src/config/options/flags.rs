@@ -280,6 +280,14 @@ pub struct Ring {
     /// Microseconds to poll the network card before sleeping; 0: never
     #[arg(long, value_name = "MICROSECONDS", default_value_t = ring::Settings::default().busy_poll)]
     pub ring_busy_poll: u32,
+    /// Microseconds for which a busy worker waits for more to do at once; 0: never (Linux 6.12)
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = ring::Settings::default().min_wait,
+        value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub ring_min_wait: u32,
+    /// Microseconds to look for an answer before sleeping, after something was sent; 0: never
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = ring::Settings::default().spin,
+        value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub ring_spin: u32,
     /// Do not copy sends of so many bytes or more; 0: copy all
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub ring_zero_copy_from: usize,
@@ -296,6 +304,8 @@ impl Ring {
             buffer_size: self.ring_buffer_size,
             sqpoll: self.ring_sqpoll,
             busy_poll: self.ring_busy_poll,
+            min_wait: self.ring_min_wait,
+            spin: self.ring_spin,
             zero_copy_from: Some(self.ring_zero_copy_from).filter(|from| *from > 0),
         }
     }

@@ -1,4 +1,4 @@
-//! Accepting: asked for once, connections come until it is called off.
+//! Accepting: asked for once, connections come until it is called off; one by one where there is room for few.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use socket2::SockRef;
 use super::Uring;
 use super::socket::Stream;
 use super::table::{Key, Kind, Place, Token};
-use crate::ring::socket::prepare;
+use crate::ring::socket::{BACKLOG, prepare};
 
 /// Accepts connections in one worker.
 pub(in crate::ring) struct Listener {
@@ -32,15 +32,23 @@ pub(super) struct Listening {
     failed: Cell<Option<i32>>,
     accepting: Cell<Accepting>,
     waiter: RefCell<Option<Waker>>,
+    /// Connections that there was room for when somebody last asked.
+    room: Cell<usize>,
     abandoned: Cell<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accepting {
     No,
-    Yes,
+    /// One connection.
+    One,
+    /// Whatever comes.
+    All,
     Stopping,
 }
+
+/// Connections that one turn may bring when all are asked for: what the kernel holds ready, on two listeners.
+const BURST_MAX: usize = 2 * BACKLOG as usize;
 
 // === impl Listener ===
 
@@ -61,6 +69,7 @@ impl Listener {
                 failed: Cell::new(None),
                 accepting: Cell::new(Accepting::No),
                 waiter: RefCell::default(),
+                room: Cell::new(0),
                 abandoned: Cell::new(false),
             });
             listening = Some(Rc::clone(&new));
@@ -71,7 +80,8 @@ impl Listener {
     }
 
     /// See [`crate::ring::Listener::accept`].
-    pub(in crate::ring) async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+    pub(in crate::ring) async fn accept(&self, room: usize) -> io::Result<(Stream, SocketAddr)> {
+        self.listening.room.set(room);
         let descriptor = poll_fn(|cx| self.listening.poll_accept(&self.driver, cx)).await?;
         let peer = SockRef::from(&descriptor).peer_addr().ok().and_then(|peer| peer.as_socket());
         // Without a peer it was over before anybody looked.
@@ -101,24 +111,37 @@ impl Listening {
             return Poll::Ready(Err(io::Error::from_raw_os_error(error)));
         }
         self.waiter.replace(Some(cx.waker().clone()));
-        if self.accepting.get() == Accepting::No {
-            self.start(driver);
+        match self.accepting.get() {
+            Accepting::No => self.start(driver),
+            Accepting::All if self.room.get() < BURST_MAX => self.stop(driver), // and go on one by one
+            _ => {}
         }
         Poll::Pending
     }
 
     fn start(&self, driver: &Uring) {
-        self.accepting.set(Accepting::Yes);
-        let accept = opcode::AcceptMulti::new(Fd(self.socket.as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
+        let socket = Fd(self.socket.as_raw_fd());
+        let accept = if self.room.get() < BURST_MAX {
+            self.accepting.set(Accepting::One);
+            let nowhere = std::ptr::null_mut();
+            opcode::Accept::new(socket, nowhere, nowhere.cast()).flags(libc::SOCK_CLOEXEC).build()
+        } else {
+            self.accepting.set(Accepting::All);
+            opcode::AcceptMulti::new(socket).flags(libc::SOCK_CLOEXEC).build()
+        };
         // SAFETY: points to no memory; the table keeps the socket open until the last completion.
         unsafe { driver.push(accept, self.token()) };
     }
 
+    fn stop(&self, driver: &Uring) {
+        self.accepting.set(Accepting::Stopping);
+        driver.cancel(self.token());
+    }
+
     /// At the end of a turn: nobody took what is there, so further connections stay with the kernel.
     pub(super) fn pause(&self, driver: &Uring) {
-        if self.accepting.get() == Accepting::Yes && !self.accepted.borrow().is_empty() {
-            self.accepting.set(Accepting::Stopping);
-            driver.cancel(self.token());
+        if self.accepting.get() == Accepting::All && !self.accepted.borrow().is_empty() {
+            self.stop(driver);
         }
     }
 
@@ -161,7 +184,7 @@ impl Listening {
         self.waiter.take();
         match self.accepting.get() {
             Accepting::No => drop(driver.table.borrow_mut().remove(self.key)),
-            Accepting::Yes => driver.cancel(self.token()),
+            Accepting::One | Accepting::All => driver.cancel(self.token()),
             Accepting::Stopping => {}
         }
     }

@@ -24,6 +24,10 @@ pub(super) struct Counted {
 pub(super) struct Count(Cell<u64>);
 
 impl Count {
+    pub(super) fn get(&self) -> u64 {
+        self.0.get()
+    }
+
     pub(super) fn add(&self, count: u64) {
         self.0.set(self.0.get() + count);
     }

@@ -12,7 +12,7 @@
 //! completion finds nobody instead of somebody else. Buffers for receiving belong to [`buffers`].
 //!
 //! **Silent sends.** A send that takes everything posts no completion, so that a turn's own sends do not end its wait.
-//! It was tried, and is over, when `enter` is back; only a short one says so ([`socket`]).
+//! It was tried, and is over, when `enter` is back; only a short one says so ([`sending`]).
 //!
 //! Kernels: buffer rings are of 5.19, receiving more than once of 6.0, deferred task running of 6.1, incremental
 //! buffers of 6.12. The whole path runs from 6.1 on; `ARCHITECTURE.md` has a table of what is lost below.
@@ -20,9 +20,13 @@
 mod buffers;
 mod listener;
 mod look;
+mod message;
 mod queue;
+mod receiving;
+mod sending;
 mod socket;
 mod table;
+mod waiting;
 mod wake;
 
 pub(super) use buffers::Lent;
@@ -59,6 +63,8 @@ pub(super) struct Features {
     pub(super) deferred: bool,
     /// Buffers are filled bit by bit (6.12).
     pub(super) incremental: bool,
+    /// One wait for several completions, of limited length (6.12).
+    pub(super) min_wait: bool,
 }
 
 impl std::fmt::Display for Features {
@@ -66,9 +72,10 @@ impl std::fmt::Display for Features {
         let not = |has: bool| if has { "" } else { "no " };
         write!(
             formatter,
-            "{}deferred task running, {}incremental buffers",
+            "{}deferred task running, {}incremental buffers, {}minimum wait",
             not(self.deferred),
-            not(self.incremental)
+            not(self.incremental),
+            not(self.min_wait)
         )
     }
 }
@@ -84,6 +91,8 @@ pub(super) struct Uring {
     turn: RefCell<Turn>,
     /// Operations that will complete.
     in_flight: Cell<usize>,
+    /// Completions of the last wait.
+    batch: Cell<u64>,
     /// The kernel can be told how much to receive at most, as far as is known.
     limits_receiving: Cell<bool>,
     counted: Counted,
@@ -211,6 +220,7 @@ impl Uring {
             settings: settings.clone(),
             turn: RefCell::default(),
             in_flight: Cell::new(0),
+            batch: Cell::new(0),
             limits_receiving: Cell::new(true),
             counted: Counted::default(),
         });
@@ -277,28 +287,6 @@ impl Uring {
         new.keep_memory_of(turn);
     }
 
-    /// Hands the turn's operations over, waits for something to do, and sees to what has completed.
-    fn wait(self: &Rc<Self>, waits: bool, timeout: Option<Duration>) -> io::Result<()> {
-        self.counted.enters.add(1);
-        let entered = self.queue.borrow_mut().enter(u32::from(waits), timeout);
-        match entered {
-            Err(error) if !queue::is_passing(&error) => return Err(error),
-            _ => {}
-        }
-        clock::turn();
-        self.reap();
-        while self.queue.borrow_mut().has_overflowed() {
-            self.counted.overflows.add(1);
-            let entered = self.queue.borrow_mut().enter(0, None);
-            match entered {
-                Err(error) if !queue::is_passing(&error) => return Err(error),
-                _ => self.reap(),
-            }
-        }
-        self.end_silence();
-        Ok(())
-    }
-
     fn reap(self: &Rc<Self>) {
         loop {
             let Some(completion) = self.queue.borrow_mut().completion() else { return };
@@ -341,7 +329,7 @@ impl Uring {
                     bell.ring_by_descriptor();
                 }
             }
-            Kind::ZeroCopy => socket::zero_copy_completed(self, token.key, result, flags),
+            Kind::ZeroCopy => sending::zero_copy_completed(self, token.key, result, flags),
             kind => {
                 let place = self.table.borrow().get(token.key);
                 match place {

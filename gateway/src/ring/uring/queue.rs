@@ -32,6 +32,19 @@ pub(super) struct Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position(u32);
 
+/// How to wait for completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Takes what is there.
+    No,
+    ForOne,
+    /// For `micros` microseconds unless there are `most` before; then for one (6.12).
+    ForMany {
+        most: u32,
+        micros: u32,
+    },
+}
+
 struct Leaked(*mut IoUring);
 
 // === impl Queue ===
@@ -79,17 +92,17 @@ impl Queue {
             self.note_taken(before);
             return Ok(());
         }
-        match self.enter(0, None) {
+        match self.enter(Wait::No, None) {
             Err(error) if !is_passing(&error) => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Hands over what is queued; then waits for `want` completions, or for so long.
+    /// Hands over what is queued; then waits.
     ///
     /// # Errors
     /// The ring cannot be used any more. What passes ([`is_passing`]) is no error of this kind, and may be told too.
-    pub(super) fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
+    pub(super) fn enter(&mut self, wait: Wait, timeout: Option<Duration>) -> io::Result<()> {
         let before = self.submissions.len();
         self.submissions.sync();
         let mut flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
@@ -101,6 +114,11 @@ impl Queue {
         let args = match &time {
             Some(time) => args.timespec(time),
             None => args,
+        };
+        let (want, args) = match wait {
+            Wait::No => (0, args),
+            Wait::ForOne => (1, args),
+            Wait::ForMany { most, micros } => (most, args.min_wait_usec(micros)),
         };
         let queued = u32::try_from(self.submissions.len()).unwrap_or(u32::MAX);
         // SAFETY: `args` and the time in it are alive during the call, and of the type that EXT_ARG says.
@@ -129,6 +147,12 @@ impl Queue {
     /// The next completion that is there.
     pub(super) fn completion(&mut self) -> Option<cqueue::Entry> {
         self.completions.next()
+    }
+
+    /// There are completions, or the kernel has some to work on (if it was asked to say so: with `--ring-spin`).
+    pub(super) fn has_news(&mut self) -> bool {
+        self.completions.sync();
+        !self.completions.is_empty() || self.submissions.taskrun()
     }
 
     /// Makes room for completions that the kernel had to put aside. True if it has some.
@@ -181,8 +205,14 @@ fn set_up(settings: &Settings) -> io::Result<(IoUring, Features)> {
     }
     let mut deferred = builder.clone();
     deferred.setup_defer_taskrun();
+    if settings.spin > 0 {
+        deferred.setup_taskrun_flag();
+    }
     match deferred.build(settings.entries) {
-        Ok(ring) => Ok((ring, Features { deferred: true, ..Features::default() })),
+        Ok(ring) => {
+            let min_wait = ring.params().is_feature_min_timeout();
+            Ok((ring, Features { deferred: true, min_wait, ..Features::default() }))
+        }
         // Before 6.1 the kernel does not know the flag.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             builder.setup_coop_taskrun();

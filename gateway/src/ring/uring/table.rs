@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use super::listener::Listening;
-use super::socket::{Socket, ZeroCopy};
+use super::sending::ZeroCopy;
+use super::socket::Socket;
 
 /// What an operation is about.
 #[derive(Clone)]

@@ -13,6 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use usher_flowcontrol::units::Nanos;
 
+use super::queue::Wait;
+use super::waiting::{MANY, SEVERAL};
 use super::*;
 use crate::ring::{
     Chunk, Io, Listener, Stream, bind, connect, look, mailbox, now, sleep_until, spawn, within,
@@ -26,6 +28,8 @@ const TINY: Settings = Settings {
     buffer_size: 1024,
     sqpoll: None,
     busy_poll: 0,
+    min_wait: 0,
+    spin: 0,
     zero_copy_from: None,
 };
 
@@ -172,7 +176,11 @@ async fn drop_at(step: Step, stream: Stream, mut client: TcpStream) -> Vec<Chunk
 
 #[test]
 fn connections_can_be_dropped_at_every_step() {
-    for settings in [TINY, Settings { io: Io::Uring, zero_copy_from: Some(4096), ..Settings::default() }] {
+    for settings in [
+        TINY,
+        Settings { io: Io::Uring, zero_copy_from: Some(4096), ..Settings::default() },
+        Settings { io: Io::Uring, min_wait: 30, spin: 30, ..Settings::default() },
+    ] {
         run(&settings, async {
             let (listener, address) = listen();
             let mut kept = Vec::new();
@@ -302,6 +310,30 @@ fn connections_that_nobody_asks_for_stay_with_the_kernel() {
     });
 }
 
+#[test]
+fn no_more_are_accepted_than_there_is_room_for() {
+    run(&Settings { io: Io::Uring, ..Settings::default() }, async {
+        let (listener, address) = listen();
+        // With room for all that may come they are all asked for; then the room is gone.
+        assert!(within(Duration::from_micros(100), listener.accept()).await.is_none());
+        assert!(within(Duration::from_micros(100), listener.accept_into(3)).await.is_none());
+        turns(3).await;
+        let before = look().completions;
+        let clients: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut taken = Vec::new();
+        for room in (1..=3).rev() {
+            taken.push(listener.accept_into(room).await.unwrap());
+            turns(3).await;
+        }
+        assert_eq!(held(), (1 + taken.len(), 1), "nobody is accepted any more");
+        assert_eq!(look().completions, before + 3, "one by one");
+        // There is room again.
+        for _ in taken.len()..clients.len() {
+            taken.push(listener.accept().await.unwrap());
+        }
+    });
+}
+
 /// Every connection sends its own bytes back, until its peer is done.
 async fn echo(listener: Listener) {
     loop {
@@ -366,6 +398,26 @@ fn a_ring_that_is_too_small_for_everything_loses_nothing() {
     let look = exchange(&TINY, 64, 300_000);
     assert!(look.chunks_copied > 0, "{look:?}");
     assert!(look.buffers_exhausted > 0, "{look:?}");
+}
+
+#[test]
+fn a_ring_that_waits_for_several_and_looks_before_it_sleeps_loses_nothing() {
+    for settings in [Settings { min_wait: 100, ..TINY }, Settings { spin: 100, ..TINY }] {
+        exchange(&settings, 64, 100_000);
+    }
+}
+
+#[test]
+fn a_lone_completion_waits_for_no_others() {
+    run(&Settings { io: Io::Uring, min_wait: 100, ..Settings::default() }, async {
+        let driver = current().unwrap();
+        let several = Wait::ForMany { most: MANY, micros: 100 };
+        for (batch, wait) in [(0, Wait::ForOne), (1, Wait::ForOne), (SEVERAL, several)] {
+            driver.batch.set(batch);
+            let wanted = if driver.features.min_wait { wait } else { Wait::ForOne };
+            assert_eq!(driver.patience(), wanted, "after {batch} at once");
+        }
+    });
 }
 
 #[test]
