@@ -30,6 +30,31 @@ fn names_are_spelled_as_go_spells_them() {
 }
 
 #[test]
+fn what_is_spelled_in_advance_is_spelled_alike() {
+    let common = [
+        "accept",
+        "accept-encoding",
+        "audit-id",
+        "authorization",
+        "cache-control",
+        "content-type",
+        "date",
+        "host",
+        "server",
+        "user-agent",
+        "x-forwarded-for",
+        "x-kubernetes-pf-flowschema-uid",
+        "x-kubernetes-pf-prioritylevel-uid",
+    ];
+    for name in common {
+        let mut alike = Vec::new();
+        spell(&mut alike, name.as_bytes());
+        assert_eq!(spelled(name), Some(&*alike), "{name}");
+    }
+    assert_eq!(spelled("etag"), None);
+}
+
+#[test]
 fn a_request_says_how_its_body_is_framed() {
     let headers = map(&[("transfer-encoding", "gzip"), ("content-length", "9"), ("a", "b")]);
     let head = |method, framing| text(|out| request_head(out, &method, "/x?y", &headers, framing));
