@@ -3,11 +3,12 @@
 //!
 //! The `mimalloc` crate names an alignment with every block, and for most sizes mimalloc then takes a longer way: it
 //! looks whether the next free block happens to be aligned, and else takes a larger one. Every block of mimalloc is
-//! aligned to a word (and from two words on to two); who needs no more is served by the short way.
+//! aligned to a word; who needs no more is served by the short way, everybody else by the crate.
 
 use std::alloc::{GlobalAlloc, Layout};
 
 use libmimalloc_sys as mi;
+use mimalloc::MiMalloc;
 
 /// mimalloc.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,41 +19,38 @@ const WORD: usize = size_of::<usize>();
 
 // SAFETY: mimalloc keeps the contract of an allocator: a block is nobody else's until it is freed, has the size that
 // was asked for, the alignment that was named or else that of a word, and keeps its bytes when it is resized. It never
-// unwinds. All four calls are of the same allocator, so each may free or resize what the others gave.
+// unwinds. Both ways are of the same allocator, so each may free or resize what the other gave.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= WORD {
             // SAFETY: may be called at any time; a size of 0 is allowed.
-            unsafe { mi::mi_malloc(layout.size()).cast() }
-        } else {
-            // SAFETY: as before; a layout's alignment is a power of two.
-            unsafe { mi::mi_malloc_aligned(layout.size(), layout.align()).cast() }
+            return unsafe { mi::mi_malloc(layout.size()).cast() };
         }
+        // SAFETY: the caller's promises are the crate's.
+        unsafe { MiMalloc.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= WORD {
             // SAFETY: as in `alloc`.
-            unsafe { mi::mi_zalloc(layout.size()).cast() }
-        } else {
-            // SAFETY: as in `alloc`.
-            unsafe { mi::mi_zalloc_aligned(layout.size(), layout.align()).cast() }
+            return unsafe { mi::mi_zalloc(layout.size()).cast() };
         }
+        // SAFETY: the caller's promises are the crate's.
+        unsafe { MiMalloc.alloc_zeroed(layout) }
     }
 
-    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: the caller gives back a block of this allocator, once.
-        unsafe { mi::mi_free(block.cast()) }
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the crate's.
+        unsafe { MiMalloc.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() <= WORD {
             // SAFETY: the caller's block is of this allocator, and is not used any more under its old address.
-            unsafe { mi::mi_realloc(block.cast(), size).cast() }
-        } else {
-            // SAFETY: as before; a layout's alignment is a power of two.
-            unsafe { mi::mi_realloc_aligned(block.cast(), size, layout.align()).cast() }
+            return unsafe { mi::mi_realloc(block.cast(), size).cast() };
         }
+        // SAFETY: the caller's promises are the crate's.
+        unsafe { MiMalloc.realloc(block, layout, size) }
     }
 }
 
