@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::process::Command;
 use usher_tests::Outcome;
 use usher_tests::clock::{Pending, until};
-use usher_tests::cluster::read;
+use usher_tests::cluster::{programs, read};
 use usher_tests::runner::Verdict;
 
 use crate::world::{NAMESPACE, World, label};
@@ -41,6 +42,42 @@ pub(crate) async fn a_deployment_scales_to_50_pods(world: &World) -> Verdict {
         return Err(format!("only {requests} requests of kube-system's service accounts were dispatched"));
     }
     Ok(format!("{nodes} nodes, {requests} requests of the controllers"))
+}
+
+/// What Go's HTTP/2 client does on behalf of busy controllers, all on one connection: `tests/cluster/controllers`.
+pub(crate) async fn go_clients_that_change_their_minds_are_never_cut(world: &World) -> Verdict {
+    let cuts = async || Ok::<_, String>(world.metrics().await?.sum("usher_connections_cut_total", &[]));
+    let glitches = async || {
+        let metrics = world.metrics().await?;
+        let of = |(labels, count): (&str, f64)| (labels.to_owned(), count);
+        Ok::<_, String>(metrics.series("usher_glitches_total", &[]).map(of).collect::<Vec<_>>())
+    };
+    let (cut_before, before) = (cuts().await?, glitches().await?);
+    let certificates = world.cluster.certificates();
+    let output = Command::new(programs::folder().join("controllers"))
+        .arg(format!("https://{}", world.cluster.through()?.address))
+        .args(["ca.crt", "admin.crt", "admin.key"].map(|file| certificates.join(file)))
+        .arg(NAMESPACE)
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| format!("controllers: {error}"))?;
+    let done = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let glitches: Vec<String> = glitches()
+        .await?
+        .into_iter()
+        .zip(before)
+        .filter(|((_, now), (_, before))| now > before)
+        .map(|((labels, now), (_, before))| format!("{labels} {}", now - before))
+        .collect();
+    let told = format!("{done}; glitches: {}", glitches.join(", "));
+    if !output.status.success() {
+        return Err(format!("{told}\n{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    if cuts().await? > cut_before {
+        return Err(format!("a connection was cut; {told}"));
+    }
+    Ok(told)
 }
 
 pub(crate) async fn leader_election_holds_for_the_whole_run(world: &World) -> Verdict {

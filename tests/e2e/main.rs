@@ -44,6 +44,7 @@ const TESTS: &[Test<World>] = usher_tests::tests![
     identity::every_identity_is_the_same within 120 s,
     identity::wrong_credentials_are_refused_alike within 120 s,
     controllers::a_deployment_scales_to_50_pods within 180 s,
+    controllers::go_clients_that_change_their_minds_are_never_cut within 120 s,
     classification::flow_schemas_and_levels_are_the_same within 600 s,
     seats::a_saturated_level_leaves_others_alone within 300 s,
     controllers::leader_election_holds_for_the_whole_run within 60 s,

@@ -84,10 +84,8 @@ const STREAMS_AHEAD: u32 = 16;
 const PING_INTERVAL: Duration = Duration::from_secs(60);
 /// And is gone if it does not answer in that time.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Streams that a client reset before we looked at them, and errors of its streams, until the connection ends:
-/// "rapid reset" (CVE-2023-44487) and its kin cost the client as much as us. h2's own defaults.
-const RESETS_UNSEEN_MAX: usize = 20;
-/// See [`RESETS_UNSEEN_MAX`].
+/// Errors of a client's streams that we answer with a reset, until the connection ends ("MadeYouReset", CVE-2025-8671).
+/// h2's own default.
 const RESETS_OF_OURS_MAX: usize = 1024;
 /// After GOAWAY to a connection without requests. A client that keeps it all the same, or does not take the end of
 /// an answer, must not keep our memory.
@@ -286,7 +284,9 @@ async fn serve_http2(client: &Rc<Client>, wire: Wire) {
     let connection = http2::Builder::new(Streams(Rc::clone(worker)))
         .timer(ring::Timer)
         .max_concurrent_streams(limits.streams)
-        .max_pending_accept_reset_streams(RESETS_UNSEEN_MAX)
+        // What a client may have open it may cancel all at once, before we have looked: Go's clients do when a context
+        // ends. h2's own limit of 20 would end all their watches for it; "rapid reset" (CVE-2023-44487) is the score's.
+        .max_pending_accept_reset_streams(limits.streams as usize)
         .max_local_error_reset_streams(RESETS_OF_OURS_MAX)
         .max_send_buf_size(usize::try_from(limits.body_bytes).unwrap_or(usize::MAX))
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))

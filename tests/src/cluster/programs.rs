@@ -18,12 +18,19 @@ struct Module {
     folder: &'static str,
     /// Program and package.
     programs: &'static [(&'static str, &'static str)],
+    /// Files of our own in the folder.
+    sources: &'static [&'static str],
     /// Linker flags; without a version Kubernetes' programs call themselves v0.0.0.
     linker: &'static str,
 }
 
 const MODULES: &[Module] = &[
-    Module { folder: "etcd", programs: &[("etcd", "go.etcd.io/etcd/server/v3")], linker: "-s -w" },
+    Module {
+        folder: "etcd",
+        programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+        sources: &[],
+        linker: "-s -w",
+    },
     Module {
         folder: "kubernetes",
         programs: &[
@@ -32,10 +39,22 @@ const MODULES: &[Module] = &[
             ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
             ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
         ],
+        sources: &[],
         linker: "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.2 \
                  -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36",
     },
-    Module { folder: "kwok", programs: &[("kwok", "sigs.k8s.io/kwok/cmd/kwok")], linker: "-s -w" },
+    Module {
+        folder: "kwok",
+        programs: &[("kwok", "sigs.k8s.io/kwok/cmd/kwok")],
+        sources: &[],
+        linker: "-s -w",
+    },
+    Module {
+        folder: "controllers",
+        programs: &[("controllers", "usher.dev/tests/cluster/controllers")],
+        sources: &["main.go"],
+        linker: "-s -w",
+    },
 ];
 
 /// The project's root.
@@ -106,7 +125,11 @@ impl Module {
             let path = source.join(name);
             std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
         };
-        Ok(format!("-trimpath {}\n{}\n{}", self.linker, read("go.mod")?, read("go.sum")?))
+        let mut stamp = format!("-trimpath {}\n{}\n{}", self.linker, read("go.mod")?, read("go.sum")?);
+        for source in self.sources {
+            stamp += &read(source)?;
+        }
+        Ok(stamp)
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | attack | held by |
 //! |---|---|
-//! | rapid reset, CVE-2023-44487 | h2: 20 streams reset before usher looks at them (`max_pending_accept_reset_streams`); the score: [`Reset`](Glitch::Reset) |
+//! | rapid reset, CVE-2023-44487 | h2: as many streams reset before usher looks at them as may be open (`max_pending_accept_reset_streams`); the score: [`Reset`](Glitch::Reset) |
 //! | MadeYouReset, CVE-2025-8671 | h2: 1 024 resets of ours for errors (`max_local_error_reset_streams`), refused streams included; the score: [`ProvokedReset`](Glitch::ProvokedReset) |
 //! | CONTINUATION flood, CVE-2024-27316 | h2: a quarter more frames than `--max-header-bytes` needs, 80 by default, then GOAWAY; nothing is kept of a list that is too large; the score: [`Continuation`](Glitch::Continuation); the time: an unfinished header is no request, the idle time-out ends it |
 //! | header bombs by references, CVE-2016-6581 | h2: `--max-header-bytes` counts decoded bytes, four times as many end the connection; `--max-header-lines`; the score, before anything is decoded: [`HeaderLines`](Glitch::HeaderLines), and [`HeaderList`](Glitch::HeaderList) |
