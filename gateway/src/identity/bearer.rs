@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderMap;
-use http::header::{AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
+use http::{HeaderMap, HeaderValue};
 
 /// Prefix of the WebSocket subprotocol that carries a token, base64url without padding.
 const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
@@ -40,10 +40,10 @@ pub(super) fn authorization(headers: &HeaderMap) -> Found<'_> {
     str::from_utf8(token).map_or(Found::Unusable, |token| Found::Token(token.into()))
 }
 
-/// The token among the subprotocols of a WebSocket request. There must be one at most, and another subprotocol
-/// beside it.
-pub(super) fn web_socket(headers: &HeaderMap) -> Found<'static> {
-    if !is_web_socket(headers) {
+/// The token among the subprotocols of a request that asks to speak `upgrade`, if that is a WebSocket. There must be
+/// one at most, and another subprotocol beside it.
+pub(super) fn web_socket(headers: &HeaderMap, upgrade: Option<&HeaderValue>) -> Found<'static> {
+    if !upgrade.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket")) {
         return Found::Nothing;
     }
     let mut token = None;
@@ -67,13 +67,6 @@ pub(super) fn web_socket(headers: &HeaderMap) -> Found<'static> {
         Ok(token) if others => Found::Token(token.into()),
         _ => Found::Unusable,
     }
-}
-
-fn is_web_socket(headers: &HeaderMap) -> bool {
-    let web_socket =
-        headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    let says_upgrade = |value: &[u8]| value.to_ascii_lowercase().windows(7).any(|word| word == b"upgrade");
-    web_socket && headers.get_all(CONNECTION).iter().any(|value| says_upgrade(value.as_bytes()))
 }
 
 #[cfg(test)]

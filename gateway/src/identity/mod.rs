@@ -241,10 +241,17 @@ impl Authenticator {
         self.authorities.connection(address, chain, now_unix)
     }
 
-    /// Who a request is from. Never fails: what cannot be verified is classified as unauthenticated and
-    /// passed on for the apiserver to refuse.
-    pub fn request(&self, connection: &Connection, headers: &HeaderMap, now_unix: i64) -> Caller {
-        let (identity, handover) = self.authenticate(connection, headers, now_unix);
+    /// Who a request is from. `headers`: those that will go on to the apiserver; `upgrade`: the protocol that it asks to
+    /// speak on this connection. Never fails: what cannot be verified is classified as unauthenticated and passed on
+    /// for the apiserver to refuse.
+    pub fn request(
+        &self,
+        connection: &Connection,
+        headers: &HeaderMap,
+        upgrade: Option<&HeaderValue>,
+        now_unix: i64,
+    ) -> Caller {
+        let (identity, handover) = self.authenticate(connection, headers, upgrade, now_unix);
         if handover == Handover::Unauthorized {
             self.unauthorized.fetch_add(1, Ordering::Relaxed);
             return Caller { flow: Arc::clone(&identity), identity, handover };
@@ -285,6 +292,7 @@ impl Authenticator {
         &self,
         connection: &Connection,
         headers: &HeaderMap,
+        upgrade: Option<&HeaderValue>,
         now: i64,
     ) -> (Arc<Identity>, Handover) {
         let judged = self.authorities.judged(connection, now);
@@ -299,7 +307,7 @@ impl Authenticator {
             let handover = if judged.lines.is_some() { Handover::FrontProxy } else { Handover::Unauthorized };
             return (Arc::clone(user), handover);
         }
-        let places = [bearer::authorization(headers), bearer::web_socket(headers)];
+        let places = [bearer::authorization(headers), bearer::web_socket(headers, upgrade)];
         let tokens = places.iter().filter_map(|place| match place {
             Found::Token(token) => Some(token),
             Found::Nothing | Found::Unusable => None,

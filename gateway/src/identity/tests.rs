@@ -54,7 +54,8 @@ fn say(caller: &Caller) -> String {
 fn ask(authenticator: &Authenticator, leaf: Option<&Leaf>, lines: &[(&str, &str)]) -> String {
     let chain: Vec<_> = leaf.iter().map(|leaf| leaf.der.clone()).collect();
     let connection = authenticator.connection(address(), &chain, NOW);
-    say(&authenticator.request(&connection, &map(lines), NOW))
+    let headers = map(lines);
+    say(&authenticator.request(&connection, &headers, headers.get("upgrade"), NOW))
 }
 
 const BOB: (&str, &str) = ("authorization", "Bearer tok-bob");
@@ -162,7 +163,7 @@ fn a_certificate_that_ends_during_its_connection() {
     let (begins, ends) =
         (date_time_ymd(2027, 1, 1).unix_timestamp(), date_time_ymd(2028, 1, 1).unix_timestamp());
     let connection = authenticator.connection(address(), &[leaf], begins - 2);
-    let at = |now: i64| authenticator.request(&connection, &HeaderMap::new(), now).handover;
+    let at = |now: i64| authenticator.request(&connection, &HeaderMap::new(), None, now).handover;
     assert_eq!(at(begins - 2), Handover::Unauthorized);
     assert_eq!(at(begins), Handover::FrontProxy);
     assert_eq!(at(ends), Handover::FrontProxy);
@@ -175,7 +176,7 @@ fn new_authorities_are_asked_about_old_connections() {
     let authenticator = Authenticator::new(&world.options).expect("good files");
     let alice = world.clients.client("alice", &[]).der;
     let connection = authenticator.connection(address(), &[alice], NOW);
-    let handover = || authenticator.request(&connection, &HeaderMap::new(), NOW).handover;
+    let handover = || authenticator.request(&connection, &HeaderMap::new(), None, NOW).handover;
     let check = || authenticator.reloads().iter().map(|each| each.check()).collect::<Vec<_>>();
     assert_eq!(handover(), Handover::FrontProxy);
     world.folder.write("client-ca.crt", "");
@@ -202,7 +203,7 @@ fn service_account_tokens_are_verified_once_and_forgotten_with_their_key() {
     let authenticator = Authenticator::new(&world.options).expect("good files");
     let connection = authenticator.connection(address(), &[], SA_TIME);
     let headers = map(&[("authorization", &sa_line())]);
-    let name = |now: i64| authenticator.request(&connection, &headers, now).identity.name.clone();
+    let name = |now: i64| authenticator.request(&connection, &headers, None, now).identity.name.clone();
     for _ in 0..3 {
         assert_eq!(name(SA_TIME), SA_NAME);
     }
@@ -252,7 +253,7 @@ fn a_web_socket_may_carry_its_token_as_a_protocol() {
     let world = world();
     let authenticator = Authenticator::new(&world.options).expect("good files");
     let bob = "base64url.bearer.authorization.k8s.io.dG9rLWJvYg";
-    let upgrade = [("connection", "Upgrade"), ("upgrade", "websocket")];
+    let upgrade = [("upgrade", "websocket")];
     let with = |lines: &[(&str, &str)]| ask(&authenticator, None, &[&upgrade[..], lines].concat());
     assert_eq!(with(&[("sec-websocket-protocol", &format!("{bob},x"))]), IS_BOB);
     assert_eq!(with(&[BAD, ("sec-websocket-protocol", &format!("{bob},x"))]), IS_BOB);
@@ -268,7 +269,7 @@ fn the_flow_follows_the_impersonated_only_for_masters() {
     let flow = |token: &str| {
         let headers =
             map(&[("authorization", token), ("impersonate-user", "zoe"), ("impersonate-group", "g")]);
-        let caller = authenticator.request(&connection, &headers, NOW);
+        let caller = authenticator.request(&connection, &headers, None, NOW);
         (caller.identity.name.clone(), caller.flow.name.clone(), caller.flow.groups.join(","))
     };
     let words = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
@@ -285,7 +286,7 @@ fn rewritten(
     let chain: Vec<_> = leaf.iter().map(|leaf| leaf.der.clone()).collect();
     let connection = authenticator.connection(address(), &chain, NOW);
     let mut headers = map(lines);
-    let caller = authenticator.request(&connection, &headers, NOW);
+    let caller = authenticator.request(&connection, &headers, None, NOW);
     let forged = authenticator.rewrite(&connection, &caller, &mut headers);
     let text = |value: &HeaderValue| String::from_utf8(value.as_bytes().to_vec()).expect("text");
     let mut lines: Vec<_> = headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();

@@ -132,7 +132,7 @@ fn get_to_know<'a>(
     // First what is of the connection: a client must not have removed what is added below.
     let asked = headers::strip_request(request.headers_mut(), version);
     let authenticator = &worker.settings.authenticator;
-    let caller = authenticator.request(&client.who, request.headers(), ring::wall());
+    let caller = authenticator.request(&client.who, request.headers(), asked.upgrade.as_ref(), ring::wall());
     if caller.handover == Handover::Unauthorized {
         worker.counters.refused_unauthorized.add();
         return Err(Box::new(Failure::unauthorized().respond(request.headers())));

@@ -1,8 +1,11 @@
 //! Connections that stop being HTTP.
 
+use std::sync::Arc;
+
 use http::{HeaderValue, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use usher::identity::{Authenticator, Options};
 
 use crate::stub::text;
 use crate::world::{World, patiently};
@@ -49,6 +52,30 @@ async fn a_switched_connection_carries_bytes_both_ways_and_half_closes() {
     assert_eq!(client.read_all().await, "still down");
     let snapshot = world.until("the tunnel to end", |snapshot| snapshot.counters.tunnels_open == 0).await;
     assert_eq!(snapshot.counters.upgrades, 1);
+    world.done().await;
+}
+
+#[tokio::test]
+async fn a_web_socket_is_known_by_the_token_among_its_protocols() {
+    let options = Options { anonymous_auth: false, ..Options::default() };
+    let authenticator = Arc::new(Authenticator::new(&options).unwrap());
+    let mut world = World::with(|settings| settings.authenticator = authenticator).await;
+    let mut client = world.client().await;
+    let ask = |protocols: &str| {
+        format!(
+            "GET /api/v1/namespaces/a/pods/p/exec HTTP/1.1\r\nHost: usher\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Protocol: {protocols}\r\n\r\n"
+        )
+    };
+    client.send(ask("v5.channel.k8s.io")).await;
+    assert_eq!(client.answer().await.status, 401, "nobody may be nobody here");
+    // A token that only the apiserver knows: it is asked, and sees what the client sent.
+    let protocols = "base64url.bearer.authorization.k8s.io.dG9rLWJvYg, v5.channel.k8s.io";
+    client.send(ask(protocols)).await;
+    let seen = world.stub.next().await;
+    assert_eq!(seen.request.headers()["sec-websocket-protocol"], protocols);
+    seen.answer(text("no such pod"));
+    assert_eq!(client.answer().await.status, 200);
     world.done().await;
 }
 
