@@ -1,8 +1,13 @@
-//! Load for usher: a stand-in apiserver, clients with manners, the demo made of both, and the bench beside other
-//! proxies.
+//! Load for usher: a stand-in apiserver, clients with manners, the demo made of both, the bench beside other proxies,
+//! and the bench of decisions beside kube-apiserver's own.
 
 pub mod demo;
+pub mod dispatch;
 pub mod load;
 pub mod proxy;
 pub mod relay;
+mod report;
 pub mod standin;
+
+/// What goes wrong, for people.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -1,33 +1,31 @@
-//! `cargo xtask bench proxy`: usher beside HAProxy and nginx.
+//! `cargo xtask bench proxy`: usher beside HAProxy and nginx. `cargo xtask bench dispatch`: a decision beside
+//! kube-apiserver's own implementation.
 //!
-//! The bench is the program `usher-bench-proxy` of `bench/`, whose README says what its numbers mean; here it is only
-//! built and started: usher as it is shipped (profile `dist`), the tools of the bench quicker. `--quick` takes the debug
-//! build, which is there after the tests: its figures mean nothing.
+//! The benches are the programs `usher-bench-proxy` and `usher-bench-dispatch` of `bench/`, whose README says what their
+//! numbers mean; here they are only built and started: what is measured as it is shipped (profile `dist`), the tools of
+//! the bench quicker. `--quick` takes the debug build, which is there after the tests: its figures mean nothing.
 
 use crate::{Outcome, Task, run};
 
 pub(crate) const TASK: Task = Task {
     name: "bench",
-    arguments: "proxy [--quick] [--cells …] [--help]",
-    about: "CPU, latency and memory beside HAProxy and nginx",
+    arguments: "proxy|dispatch [--quick] [--help]",
+    about: "CPU, latency and memory beside HAProxy and nginx; decisions beside kube-apiserver's own",
     run: bench,
 };
 
 fn bench(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((which, rest)) if which == "proxy" => proxy(rest),
+        Some((which, rest)) if which == "dispatch" => dispatch(rest),
         _ => Err(format!("usage: cargo xtask bench {}", TASK.arguments)),
     }
 }
 
 fn proxy(arguments: &[String]) -> Outcome {
-    let quick = arguments.iter().any(|word| word == "--quick");
+    let quick = is_quick(arguments);
     let tools: &[&str] = if quick { &[] } else { &["--release"] };
-    let shipped: &[&str] = if quick { &[] } else { &["--profile", "dist"] };
-    if !quick {
-        eprintln!("building usher as it is shipped; the first time takes some minutes");
-    }
-    run::run(run::cargo(["build", "--package", "usher", "--bin", "usher"]).args(shipped))?;
+    run::run(run::cargo(["build", "--package", "usher", "--bin", "usher"]).args(shipped(quick)))?;
     let programs = ["--package", "usher-bench", "--bin", "usher-bench-proxy", "--bin", "usher-relay"];
     run::run(run::cargo(["build"]).args(tools).args(programs))?;
     let mut command = run::cargo(["run", "--quiet"]);
@@ -36,4 +34,25 @@ fn proxy(arguments: &[String]) -> Outcome {
         command.arg("--usher").arg(run::target().join("dist/usher"));
     }
     run::run(command.args(arguments))
+}
+
+/// The core is in the bench's own program.
+fn dispatch(arguments: &[String]) -> Outcome {
+    let mut command = run::cargo(["run", "--quiet"]);
+    command.args(shipped(is_quick(arguments)));
+    command.args(["--package", "usher-bench", "--bin", "usher-bench-dispatch", "--"]);
+    run::run(command.args(arguments))
+}
+
+fn is_quick(arguments: &[String]) -> bool {
+    arguments.iter().any(|word| word == "--quick")
+}
+
+/// How cargo is told to build what is measured.
+fn shipped(quick: bool) -> &'static [&'static str] {
+    if quick {
+        return &[];
+    }
+    eprintln!("building usher as it is shipped; the first time takes some minutes");
+    &["--profile", "dist"]
 }

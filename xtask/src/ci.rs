@@ -32,8 +32,10 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("licences, bans, sources", deny);
     steps.step("tests", || (crate::test::TASK.run)(&[]));
     // With what the tests have built: whether the bench works, not how fast anything is.
-    steps
-        .step("bench beside other proxies", || (crate::bench::TASK.run)(&["proxy".into(), "--quick".into()]));
+    for bench in ["proxy", "dispatch"] {
+        let name = if bench == "proxy" { "bench beside other proxies" } else { "bench of decisions" };
+        steps.step(name, || (crate::bench::TASK.run)(&[bench.into(), "--quick".into()]));
+    }
     steps.step("HdrHistogram's own tools read our logs", || (crate::hdr::TASK.run)(&[]));
     steps.step("control plane for the end-to-end tests", || (crate::cluster::TASK.run)(&["build".into()]));
     // The same seed each time, so that a change is not blamed for another one's fault.

@@ -11,8 +11,8 @@ use usher_tests::cluster::{Cluster, ISSUER};
 use super::cells::{Transport, Wish};
 use super::contestant::Target;
 use super::generator::Generator;
-use super::report::Row;
 use super::{Bench, Failure, closed};
+use crate::report::Row;
 
 /// Config maps that a list gives.
 const LISTED: usize = 10;

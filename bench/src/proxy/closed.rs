@@ -5,9 +5,9 @@ use super::contestant::{Contestant, Proxy, Target};
 use super::files::{LEVEL, TOKEN};
 use super::generator::Generator;
 use super::process::{Usage, usage};
-use super::report::{Metric, Row};
 use super::upstream::Upstream;
 use super::{Bench, Failure, ask, programs};
+use crate::report::{Metric, Row};
 
 pub(super) const CPU: Metric = Metric::less("µs CPU/request");
 const KERNEL: Metric = Metric::plain("of it kernel");

@@ -6,9 +6,9 @@ use futures_util::future::try_join_all;
 use tokio_rustls::TlsConnector;
 
 use super::cells::Size;
-use super::report::{Metric, Row};
 use super::upstream::Upstream;
 use super::{Bench, Failure, client};
+use crate::report::{Metric, Row};
 
 /// Connections in the making at a time: enough to keep the proxy busy while the generator computes its own half.
 const AT_ONCE: usize = 16;

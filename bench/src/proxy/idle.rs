@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 
 use super::cells::{Size, Transport};
 use super::contestant::{Proxy, Target};
-use super::report::{Metric, Row};
 use super::upstream::Upstream;
 use super::{Bench, Failure, client};
+use crate::report::{Metric, Row};
 use crate::standin::{Manner, Standin};
 
 /// Connections in the making at a time.

@@ -5,9 +5,13 @@
 //! meets all of them; what counts is the ratio within a round. `bench/README.md` says what each number means.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use serde_json::{Map, Value, json};
 use usher_tests::cluster::programs::root;
+
+use crate::Failure;
+use crate::report::{Report, goals as judged, put, table};
 
 mod apiserver;
 mod ask;
@@ -19,22 +23,15 @@ mod files;
 mod generator;
 mod goals;
 mod handshakes;
-mod hgrm;
 mod idle;
 mod open;
 mod process;
 mod programs;
-mod report;
-mod table;
 mod upstream;
 
 use cells::Cell;
-use contestant::Contestant;
+use contestant::{BASE, Contestant};
 use files::Files;
-use report::Report;
-
-/// What goes wrong, for people.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Parser)]
@@ -107,17 +104,17 @@ pub async fn run(mut options: Options) -> Result<(), Failure> {
     let folder = options.out.clone().unwrap_or_else(|| root().join("target/bench/proxy"));
     let bench = Bench::prepare(options, folder)?;
     programs::require(&bench.programs(&cells))?;
-    let mut report = Report::new(&bench);
+    let mut report = Report::new(bench.about());
     for cell in cells {
         bench.measure(cell, &mut report).await.map_err(|failure| format!("{cell}: {failure}"))?;
         // After each, so that a run that is broken off leaves what it had.
         report.write(&bench.folder.join("result.json"))?;
     }
     if !bench.options.quick {
-        println!("\n{}", goals::judge(&report));
+        println!("\n{}", judged::judge(&report, goals::GOALS));
     }
     if let Some(earlier) = earlier {
-        println!("{}", table::comparison(&earlier, &report));
+        println!("{}", table::comparison(&earlier, &report, BASE));
     }
     println!("written to {}", bench.folder.display());
     Ok(())
@@ -136,6 +133,20 @@ impl Bench {
         Ok(Self { options, folder, files, contestants })
     }
 
+    /// For the reader of its results.
+    fn about(&self) -> Value {
+        let contestants: Map<String, Value> =
+            self.contestants.iter().map(|one| (one.name.clone(), one.description().into())).collect();
+        let congestion = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+        json!({
+            "contestants": contestants,
+            "congestion_control": congestion.unwrap_or_default().trim(),
+            "runs": self.options.runs,
+            "seconds": self.options.seconds,
+            "quick": self.options.quick,
+        })
+    }
+
     fn programs(&self, cells: &[Cell]) -> BTreeSet<&'static str> {
         let proxies = self.contestants.iter().filter_map(Contestant::package_program);
         cells.iter().flat_map(|cell| cell.programs()).copied().chain(proxies).collect()
@@ -152,8 +163,8 @@ impl Bench {
             Cell::IdleConnections(kind) => idle::connections(self, kind).await,
             Cell::IdleWatches { streams } => idle::watches(self, streams).await,
         }?;
-        print!("{}", table::cell(&measured));
-        report.add(cell, measured);
+        print!("{}", table::cell(&measured, BASE));
+        report.add(&cell.to_string(), measured);
         Ok(())
     }
 
@@ -163,9 +174,4 @@ impl Bench {
         std::fs::create_dir_all(&room)?;
         Ok(room)
     }
-}
-
-/// Writes a text file; the error names it.
-fn put(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
 }

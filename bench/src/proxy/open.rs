@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::cells::Size;
-use super::report::{Metric, Row};
 use super::upstream::Upstream;
-use super::{Bench, Failure, client, hgrm, put};
+use super::{Bench, Failure, client};
+use crate::report::{Metric, Row, put};
+use usher::observe::hdr::formats;
 
 /// Requests a second.
 const RATE: u32 = 5000;
@@ -69,7 +70,7 @@ pub(super) async fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     rows.insert(0, direct_row);
     for (row, histogram) in rows.iter().zip(&all) {
         let path = bench.folder.join(format!("latency-{}.hgrm", row.contestant));
-        put(&path, hgrm::text(histogram, 1000.0))?;
+        put(&path, formats::hgrm(histogram, 1000.0))?;
     }
     Ok(rows)
 }

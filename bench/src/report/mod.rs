@@ -1,22 +1,26 @@
-//! Results: of every cell, contestant and number all rounds, in the file `result.json`.
+//! What the benches side by side have found: of every cell, contestant and number all rounds, in a file
+//! `result.json`; a [`table`] for people; and what [`goals`] it reaches.
+
+pub(crate) mod goals;
+pub(crate) mod table;
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use usher_tests::cluster::programs::root;
 
-use super::cells::Cell;
-use super::{Bench, Failure, put};
+use crate::Failure;
 
 /// A number that is measured, with its unit in its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Metric {
-    pub(super) name: &'static str,
-    pub(super) better: Better,
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) better: Better,
 }
 
 /// Which way is better; it decides whether a ratio is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Better {
+pub(crate) enum Better {
     Less,
     More,
     /// Only to understand the others by.
@@ -25,49 +29,49 @@ pub(super) enum Better {
 
 /// One contestant in one cell.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) contestant: String,
+pub(crate) struct Row {
+    pub(crate) contestant: String,
     /// In the order in which they were first measured.
-    pub(super) series: Vec<Series>,
+    pub(crate) series: Vec<Series>,
 }
 
 /// One number in all rounds. Round `n` of one contestant was next to round `n` of the others.
 #[derive(Clone, Debug)]
-pub(super) struct Series {
-    pub(super) metric: String,
-    pub(super) better: Better,
-    pub(super) rounds: Vec<f64>,
+pub(crate) struct Series {
+    pub(crate) metric: String,
+    pub(crate) better: Better,
+    pub(crate) rounds: Vec<f64>,
 }
 
 /// Everything measured in one run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// What was measured on what: for people.
     about: Value,
-    pub(super) cells: Vec<(String, Vec<Row>)>,
+    pub(crate) cells: Vec<(String, Vec<Row>)>,
 }
 
 impl Metric {
-    pub(super) const fn less(name: &'static str) -> Self {
+    pub(crate) const fn less(name: &'static str) -> Self {
         Self { name, better: Better::Less }
     }
 
-    pub(super) const fn more(name: &'static str) -> Self {
+    pub(crate) const fn more(name: &'static str) -> Self {
         Self { name, better: Better::More }
     }
 
-    pub(super) const fn plain(name: &'static str) -> Self {
+    pub(crate) const fn plain(name: &'static str) -> Self {
         Self { name, better: Better::Neither }
     }
 }
 
 impl Row {
-    pub(super) fn new(contestant: &str) -> Self {
+    pub(crate) fn new(contestant: &str) -> Self {
         Self { contestant: contestant.to_owned(), series: Vec::new() }
     }
 
     /// Notes what a round gave.
-    pub(super) fn push(&mut self, metric: Metric, value: f64) {
+    pub(crate) fn push(&mut self, metric: Metric, value: f64) {
         match self.series.iter_mut().find(|one| one.metric == metric.name) {
             Some(series) => series.rounds.push(value),
             None => self.series.push(Series {
@@ -78,13 +82,13 @@ impl Row {
         }
     }
 
-    pub(super) fn series(&self, metric: &str) -> Option<&Series> {
+    pub(crate) fn series(&self, metric: &str) -> Option<&Series> {
         self.series.iter().find(|one| one.metric == metric)
     }
 
     /// Median over the rounds of the ratio to `base` in the same round: whatever slowed the machine down in a round
     /// slowed both.
-    pub(super) fn ratio(&self, base: &Self, metric: &str) -> Option<f64> {
+    pub(crate) fn ratio(&self, base: &Self, metric: &str) -> Option<f64> {
         let (ours, theirs) = (&self.series(metric)?.rounds, &base.series(metric)?.rounds);
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
         median(&ratios).filter(|ratio| ratio.is_finite())
@@ -92,13 +96,18 @@ impl Row {
 }
 
 impl Series {
-    pub(super) fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         median(&self.rounds).unwrap_or(f64::NAN)
     }
 }
 
+/// Writes a text file; the error names it.
+pub(crate) fn put(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
 /// The middle one, or the mean of the two in the middle.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -110,37 +119,35 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl Report {
-    pub(super) fn new(bench: &Bench) -> Self {
-        let contestants: serde_json::Map<String, Value> =
-            bench.contestants.iter().map(|one| (one.name.clone(), one.description().into())).collect();
+    /// A report with nothing in it but what was measured on what: `about`, and what every bench tells.
+    pub(crate) fn new(about: Value) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let about = json!({
-            "contestants": contestants,
-            "commit": commit(),
-            "kernel": read("/proc/sys/kernel/osrelease"),
-            "congestion_control": read("/proc/sys/net/ipv4/tcp_congestion_control"),
-            "processors": std::thread::available_parallelism().map_or(0, usize::from),
-            "load_before": read("/proc/loadavg"),
-            "runs": bench.options.runs,
-            "seconds": bench.options.seconds,
-            "quick": bench.options.quick,
-        });
-        Self { about, cells: Vec::new() }
+        let mut all: Map<String, Value> = [
+            ("commit", commit().into()),
+            ("kernel", read("/proc/sys/kernel/osrelease").into()),
+            ("processors", std::thread::available_parallelism().map_or(0, usize::from).into()),
+            ("load_before", read("/proc/loadavg").into()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into_iter()
+        .collect();
+        all.extend(about.as_object().cloned().unwrap_or_default());
+        Self { about: all.into(), cells: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, cell: Cell, rows: Vec<Row>) {
-        self.cells.push((cell.to_string(), rows));
+    pub(crate) fn add(&mut self, cell: &str, rows: Vec<Row>) {
+        self.cells.push((cell.to_owned(), rows));
     }
 
-    pub(super) fn rows(&self, cell: &str) -> Option<&[Row]> {
+    pub(crate) fn rows(&self, cell: &str) -> Option<&[Row]> {
         self.cells.iter().find(|(name, _)| name == cell).map(|(_, rows)| rows.as_slice())
     }
 
-    pub(super) fn row(&self, cell: &str, contestant: &str) -> Option<&Row> {
+    pub(crate) fn row(&self, cell: &str, contestant: &str) -> Option<&Row> {
         self.rows(cell)?.iter().find(|row| row.contestant == contestant)
     }
 
-    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         put(path, format!("{:#}\n", self.document()))
     }
 
@@ -168,7 +175,7 @@ impl Report {
     }
 
     /// A result that was written earlier.
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let document: Value =
             serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -200,7 +207,7 @@ impl Report {
 /// The commit that is measured, with a mark if the tree differs from it; empty outside of a repository.
 fn commit() -> String {
     let words = ["describe", "--always", "--dirty", "--abbrev=12"];
-    let output = std::process::Command::new("git").args(words).current_dir(super::root()).output();
+    let output = std::process::Command::new("git").args(words).current_dir(root()).output();
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 

@@ -2,18 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::contestant::BASE;
-use super::report::{Better, Report, Row};
+use super::{Better, Report, Row};
 
-/// One cell: a line for each contestant, medians, and in brackets the ratio to HAProxy where there is one.
-pub(super) fn cell(rows: &[Row]) -> String {
+/// One cell: a line for each contestant, medians, and in brackets the ratio to the contestant `base` where it is there.
+pub(crate) fn cell(rows: &[Row], base: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for series in rows.iter().flat_map(|row| &row.series) {
         if !names.contains(&series.metric.as_str()) {
             names.push(&series.metric);
         }
     }
-    let base = rows.iter().find(|row| row.contestant == BASE);
+    let base = rows.iter().find(|row| row.contestant == base);
     let mut text = format!("  {:<22}", "");
     for name in &names {
         let _ = write!(text, "  {name:>21}");
@@ -34,29 +33,30 @@ fn number(row: &Row, base: Option<&Row>, metric: &str) -> String {
     let value = shown(series.median());
     let base = base.filter(|_| series.better != Better::Neither);
     match base.and_then(|base| row.ratio(base, metric)) {
-        Some(ratio) => format!("{value} ({ratio:.2})"),
+        Some(ratio) => format!("{value} ({})", shown(ratio)),
         None => value,
     }
 }
 
 /// Three digits or so.
-pub(super) fn shown(value: f64) -> String {
+pub(crate) fn shown(value: f64) -> String {
     match value.abs() {
         big if big >= 1000.0 => format!("{value:.0}"),
         middle if middle >= 100.0 => format!("{value:.1}"),
+        small if small > 0.0 && small < 0.1 => format!("{value:.3}"),
         _ => format!("{value:.2}"),
     }
 }
 
-/// Two runs side by side: ratios to HAProxy where there are any, as those carry over from one hour to another; the
+/// Two runs side by side: ratios to `base` where there are any, as those carry over from one hour to another; the
 /// bare numbers where not.
-pub(super) fn comparison(earlier: &Report, now: &Report) -> String {
-    let mut text = String::from(
-        "compared with the earlier run (ratios to haproxy in the same run where it was measured, else the numbers)\n",
+pub(crate) fn comparison(earlier: &Report, now: &Report, base: &str) -> String {
+    let mut text = format!(
+        "compared with the earlier run (ratios to {base} in the same run where it was measured, else the numbers)\n"
     );
     for (name, rows) in &now.cells {
-        let (base_then, base_now) = (earlier.row(name, BASE), now.row(name, BASE));
-        for row in rows.iter().filter(|row| row.contestant != BASE) {
+        let (base_then, base_now) = (earlier.row(name, base), now.row(name, base));
+        for row in rows.iter().filter(|row| row.contestant != base) {
             let Some(then) = earlier.row(name, &row.contestant) else { continue };
             for series in row.series.iter().filter(|series| series.better != Better::Neither) {
                 let metric = series.metric.as_str();

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+)
+
+// A result is what the bench reads.
+type result struct {
+	// Decisions measured together, and how long they took on the wall, all goroutines together.
+	Decisions uint64 `json:"decisions"`
+	Nanos     int64  `json:"nanos"`
+	// Of those decisions, from runtime.MemStats.
+	Allocations uint64 `json:"allocations"`
+	Bytes       uint64 `json:"bytes"`
+	// Decisions measured one by one, in ns. See client.
+	Singles []int64 `json:"singles"`
+}
+
+const (
+	// Decisions before anything is measured.
+	warm = 2_000
+	// Bounds of what is measured, whatever the time allows.
+	decisionsMin = 2_000
+	decisionsMax = 200_000
+)
+
+func (l *load) measure(clients int, span time.Duration) (*result, error) {
+	began := time.Now()
+	if err := l.drive(clients, warm, nil, nil); err != nil {
+		return nil, err
+	}
+	each := time.Since(began) / warm
+	wanted := uint64(min(max(span/2/max(each, 1), decisionsMin), decisionsMax))
+
+	var r result
+	if err := l.drive(clients, wanted, &r, nil); err != nil {
+		return nil, err
+	}
+	singles := make([][]int64, clients)
+	for i := range singles {
+		singles[i] = make([]int64, 0, 2*int(wanted)/clients+1000)
+	}
+	if err := l.drive(clients, wanted, nil, singles); err != nil {
+		return nil, err
+	}
+	for _, some := range singles {
+		r.Singles = append(r.Singles, some...)
+	}
+	return &r, nil
+}
+
+// drive makes wanted decisions after some that only bring the level into its state. What they cost together goes to
+// together, each of them to singles: one or the other, as reading the clock costs something too.
+func (l *load) drive(clients int, wanted uint64, together *result, singles [][]int64) error {
+	first := uint64(warm + clients)
+	last := first + wanted
+	var next, misplaced atomic.Uint64
+	var before, after runtime.MemStats
+	var began time.Time
+	mark := func(n uint64) {
+		switch n {
+		case first:
+			runtime.ReadMemStats(&before)
+			began = time.Now()
+		case last:
+			together.Nanos = time.Since(began).Nanoseconds()
+			runtime.ReadMemStats(&after)
+		}
+	}
+	var group sync.WaitGroup
+	for id := range clients {
+		group.Go(func() {
+			c := client{load: l, waits: clients > runtime.GOMAXPROCS(0)}
+			if singles != nil {
+				c.singles = &singles[id]
+			}
+			// Those after the last keep the level as it is until the last is done.
+			for n := next.Add(1); n < last+uint64(clients); n = next.Add(1) {
+				if together != nil {
+					mark(n)
+				}
+				c.measured = singles != nil && n >= first && n < last
+				if !c.handle(n) {
+					misplaced.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := misplaced.Load(); n > 0 {
+		return fmt.Errorf("%d requests did not run at level %s", n, l.level)
+	}
+	if together != nil {
+		together.Decisions = wanted
+		together.Allocations = after.Mallocs - before.Mallocs
+		together.Bytes = after.TotalAlloc - before.TotalAlloc
+	}
+	return nil
+}
+
+// A client has one request at a time.
+//
+// What it measures of a single decision is Handle as a whole where nobody has to wait. Where all do, it is the arrival,
+// up to the place in a queue, and the end, from execution to the return, with the dispatch of the next one: waiting and
+// changing between goroutines are not in it. They are in the time that many decisions take together.
+type client struct {
+	load     *load
+	measured bool
+	singles  *[]int64
+	waits    bool
+	// When the part that is measured began, and what is complete of it.
+	began time.Time
+	spent time.Duration
+}
+
+// handle reports whether the request ran, and at the right level.
+func (c *client) handle(n uint64) bool {
+	l := c.load
+	line := int(n % uint64(len(l.infos)))
+	digest := flowcontrol.RequestDigest{RequestInfo: l.infos[line], User: l.users[n%uint64(len(l.users))]}
+	placed, executed := false, false
+	note := func(_ *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, _ string) {
+		placed = level.Name == l.level
+	}
+	estimate := func() fcrequest.WorkEstimate { return fcrequest.WorkEstimate{InitialSeats: l.widths[line]} }
+	queue := func(in bool) {
+		// Out of the queue it is taken by somebody else.
+		if in && c.waits {
+			c.stop()
+		}
+	}
+	execute := func() {
+		executed = true
+		if c.waits {
+			c.start()
+		}
+	}
+	c.spent = 0
+	c.start()
+	l.control.Handle(l.context, digest, note, estimate, queue, execute)
+	c.stop()
+	if c.measured {
+		*c.singles = append(*c.singles, c.spent.Nanoseconds())
+	}
+	return placed && executed
+}
+
+func (c *client) start() {
+	if c.measured {
+		c.began = time.Now()
+	}
+}
+
+func (c *client) stop() {
+	if c.measured {
+		c.spent += time.Since(c.began)
+	}
+}
