@@ -37,8 +37,8 @@ pub struct Settings {
     /// changed nothing that could be told from noise: off.
     pub busy_poll: u32,
     /// Microseconds for which a worker whose last wait brought several completions waits for more at once, instead of for
-    /// one (6.12); 0: never. Under full load a call of the kernel serves a dozen requests without it, and in rounds on a
-    /// noisy machine 30 and 100 took 0.95 to 1.1 of the CPU: nothing to be told from noise. At 5 000 requests/s they added
+    /// one (6.12); 0: never. Under full load a call of the kernel serves a dozen requests without it, and 30 and
+    /// 100 took 0.96 to 1.11 of the CPU (medians of 11 paired rounds, single ones 0.70 to 1.46): noise. At 5 000 requests/s they added
     /// 6 and 5 µs to the median of 167 (noise, too), once several are four: from two on, one wait for several makes the
     /// next find several, and they added 26 and 223. Off.
     pub min_wait: u32,
