@@ -9,6 +9,8 @@
 
 mod client;
 mod failed;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gate;
 mod handshake;
 mod hello;
