@@ -6,7 +6,7 @@ use super::files::{LEVEL, TOKEN};
 use super::generator::Generator;
 use super::process::{Usage, usage};
 use super::upstream::Upstream;
-use super::{Bench, Failure, ask, programs};
+use super::{Bench, Failure, ask, in_turn, programs};
 use crate::report::{Metric, Row};
 
 pub(super) const CPU: Metric = Metric::less("µs CPU/request");
@@ -58,8 +58,9 @@ pub(super) async fn rounds(
             .await
             .map_err(|why| format!("{}: {why}", proxy.name))?;
     }
-    for _ in 0..bench.options.runs {
-        for (proxy, row) in proxies.iter_mut().zip(&mut rows) {
+    for round in 0..bench.options.runs {
+        for index in in_turn(round, proxies.len()) {
+            let (proxy, row) = (&mut proxies[index], &mut rows[index]);
             once(proxy, generator, target, row).await.map_err(|why| format!("{}: {why}", proxy.name))?;
             proxy.process.check()?;
         }

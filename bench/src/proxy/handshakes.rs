@@ -7,7 +7,7 @@ use tokio_rustls::TlsConnector;
 
 use super::cells::Size;
 use super::upstream::Upstream;
-use super::{Bench, Failure, client};
+use super::{Bench, Failure, client, in_turn};
 use crate::report::{Metric, Row};
 
 /// Connections in the making at a time: enough to keep the proxy busy while the generator computes its own half.
@@ -27,8 +27,9 @@ pub(super) async fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let tls = client::connector(b"http/1.1")?;
     let duration = Duration::from_secs(bench.options.seconds.into());
     let mut rows: Vec<Row> = proxies.iter().map(|proxy| Row::new(&proxy.name)).collect();
-    for _ in 0..bench.options.runs {
-        for (proxy, row) in proxies.iter_mut().zip(&mut rows) {
+    for round in 0..bench.options.runs {
+        for index in in_turn(round, proxies.len()) {
+            let (proxy, row) = (&mut proxies[index], &mut rows[index]);
             let before = proxy.process.usage()?;
             let made =
                 storm(proxy.tls, &tls, duration).await.map_err(|why| format!("{}: {why}", proxy.name))?;

@@ -1,7 +1,7 @@
 //! `cargo xtask bench proxy`: what usher costs beside HAProxy and nginx, all measured in one run.
 //!
 //! One upstream, one load generator at a time, all proxies configured alike and pinned to one core, upstream
-//! and generator on another. Rounds are interleaved (A B C A B C …), so that whatever else the machine does
+//! and generator on another. Rounds are interleaved (A B C, B C A, …), so that whatever else the machine does
 //! meets all of them; what counts is the ratio within a round. `bench/README.md` says what each number means.
 
 use std::collections::BTreeSet;
@@ -118,6 +118,13 @@ pub async fn run(mut options: Options) -> Result<(), Failure> {
     }
     println!("written to {}", bench.folder.display());
     Ok(())
+}
+
+/// The order in which so many are measured in a round. Each begins with another: who comes after a hungry one finds
+/// caches and clocks as that one left them.
+fn in_turn(round: u32, count: usize) -> impl Iterator<Item = usize> {
+    let first = round as usize % count.max(1);
+    (first..count).chain(0..first)
 }
 
 impl Bench {

@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 
 use super::cells::Size;
 use super::upstream::Upstream;
-use super::{Bench, Failure, client};
+use super::{Bench, Failure, client, in_turn};
 use crate::report::{Metric, Row, put};
 use usher::observe::hdr::formats;
 
@@ -49,10 +49,11 @@ pub(super) async fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let mut rows: Vec<Row> = proxies.iter().map(|proxy| Row::new(&proxy.name)).collect();
     let mut direct_row = Row::new("direct");
     let mut all: Vec<Histogram<u64>> = vec![empty()?; proxies.len() + 1];
-    for _ in 0..bench.options.runs {
+    for round in 0..bench.options.runs {
         let direct = drive(upstream.address, rate, seconds).await?;
         note(&mut direct_row, &direct);
-        for ((proxy, row), sum) in proxies.iter_mut().zip(&mut rows).zip(all.iter_mut().skip(1)) {
+        for index in in_turn(round, proxies.len()) {
+            let (proxy, row, sum) = (&mut proxies[index], &mut rows[index], &mut all[index + 1]);
             let before = proxy.process.usage()?;
             let through =
                 drive(proxy.plain, rate, seconds).await.map_err(|why| format!("{}: {why}", proxy.name))?;
