@@ -31,6 +31,7 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("docs", || run(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
     steps.step("licences, bans, sources", deny);
     steps.step("tests", || (crate::test::TASK.run)(&[]));
+    steps.step("the many-worker protocol under loom", || (crate::loom::TASK.run)(&[]));
     // With what the tests have built: whether the bench works, not how fast anything is.
     for bench in ["proxy", "dispatch"] {
         let name = if bench == "proxy" { "bench beside other proxies" } else { "bench of decisions" };

@@ -9,6 +9,7 @@ mod cluster;
 mod demo;
 mod e2e;
 mod hdr;
+mod loom;
 mod run;
 mod test;
 mod vectors;
@@ -29,8 +30,17 @@ struct Task {
 }
 
 /// In the order of the help: first what a newcomer wants.
-const TASKS: &[Task] =
-    &[demo::TASK, test::TASK, vectors::TASK, cluster::TASK, e2e::TASK, hdr::TASK, bench::TASK, ci::TASK];
+const TASKS: &[Task] = &[
+    demo::TASK,
+    test::TASK,
+    vectors::TASK,
+    cluster::TASK,
+    e2e::TASK,
+    hdr::TASK,
+    loom::TASK,
+    bench::TASK,
+    ci::TASK,
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -4,6 +4,7 @@
 //! (what does not fit waits in a [`crate::queueset`]). Requests that were waiting and may run now are
 //! handed out by [`Level::next_dispatched`]: drain it after every call that takes `&mut self`.
 
+mod outside;
 mod snapshot;
 
 pub use crate::queueset::{Epochs, LastDispatch, Phase};
@@ -148,6 +149,8 @@ pub struct Level {
     executing: usize,
     /// Invariant: seats of those that execute or linger. Asserted in `occupy` and in `release`.
     seats_in_use: Seats,
+    /// Seats that are taken without the level having been asked: see `level/outside.rs`.
+    outside: Seats,
     /// Requests that left a queue to run, until [`Level::next_dispatched`] hands them out.
     dispatched: VecDeque<Dispatched>,
     blocked: Option<Dispatched>,
@@ -169,6 +172,7 @@ impl Level {
             queueless: List::EMPTY,
             executing: 0,
             seats_in_use: Seats(0),
+            outside: Seats(0),
             dispatched: VecDeque::new(),
             blocked: None,
             counters: Counters::default(),
@@ -282,12 +286,12 @@ impl Level {
     /// While a seat is free a queue may exceed its limit, even if its head is too wide for the seat.
     fn queue(&mut self, flow: FlowHash, request: Request, length_limit: u32) -> Verdict {
         let slot = self.queues.choose(&self.dealer, flow);
-        if self.seats_in_use >= self.limit && self.queues.queue(slot).waiting.len() >= length_limit {
+        if !self.has_free_seat() && self.queues.queue(slot).waiting.len() >= length_limit {
             self.count_rejection(Reason::QueueFull);
             return Verdict::Reject(Reason::QueueFull);
         }
         let at_once = self.queues.waiting() == 0
-            && self.seats_in_use < self.limit
+            && self.has_free_seat()
             && self.can_accommodate(request.work.max_seats());
         let id = self.requests.add(request);
         if at_once {
@@ -307,7 +311,7 @@ impl Level {
     /// nobody overtakes it. `arriving` is started without being announced: its verdict will say so.
     fn dispatch(&mut self, arriving: u32) {
         self.blocked = None;
-        while self.queues.waiting() > 0 && self.seats_in_use < self.limit {
+        while self.queues.waiting() > 0 && self.has_free_seat() {
             let Some(id) = self.queues.earliest() else { return };
             let head = Dispatched { ticket: self.ticket(id), tag: self.requests.get(id).tag };
             if !self.can_accommodate(self.requests.get(id).work.max_seats()) {
@@ -323,13 +327,21 @@ impl Level {
         }
     }
 
+    fn has_queues(&self) -> bool {
+        matches!(self.mode, Mode::Queue { .. })
+    }
+
+    fn has_free_seat(&self) -> bool {
+        self.seats_in_use + self.outside < self.limit
+    }
+
     /// Whether there is room. A request wider than the limit runs when nothing else executes; what
     /// lingers is not looked at then.
     fn can_accommodate(&self, seats: Seats) -> bool {
         match self.mode {
             Mode::Exempt => true,
-            _ if seats > self.limit => self.executing == 0,
-            _ => self.seats_in_use + seats <= self.limit,
+            _ if seats > self.limit => self.executing == 0 && self.outside == Seats(0),
+            _ => self.seats_in_use + self.outside + seats <= self.limit,
         }
     }
 }

@@ -174,24 +174,25 @@ impl QueueSet {
     /// The work of an executing request is done: its queue is charged with the time it really took. Its
     /// seats stay in use until [`QueueSet::release`].
     pub(crate) fn finish(&mut self, requests: &mut Requests, id: u32) {
-        let request = requests.get_mut(id);
-        request.phase = Phase::Lingering;
-        let (slot, spent) = (request.queue, self.meter.read_at() - request.started);
+        let request = requests.get(id);
+        let spent = self.meter.read_at() - request.started;
         #[expect(clippy::cast_precision_loss, reason = "the reference computes in f64; widths are small")]
         let correction = SeatSeconds::of(request.work.initial_seats.0 as f64, SERVICE_TIME_GUESS - spent);
-        let queue = self.queues.get_mut(slot);
-        queue.executing.remove(requests, id);
-        queue.lingering += 1;
-        let reading = queue.next_dispatch_r;
-        queue.next_dispatch_r = if spent <= SERVICE_TIME_GUESS {
+        let reading = self.queues.get(request.queue).next_dispatch_r;
+        let corrected = if spent <= SERVICE_TIME_GUESS {
             reading.minus_or_zero(correction)
         } else {
             reading.minus(correction)
         };
-        if !queue.is_active() {
-            self.active -= 1;
-        }
-        self.reorder(requests, slot);
+        self.end(requests, id, corrected);
+    }
+
+    /// An executing request has not executed after all: its queue is not charged. Its seats stay in use
+    /// until [`QueueSet::release`].
+    pub(crate) fn retract(&mut self, requests: &mut Requests, id: u32) {
+        let request = requests.get(id);
+        let reading = self.queues.get(request.queue).next_dispatch_r;
+        self.end(requests, id, reading.minus_or_zero(request.total_work));
     }
 
     /// A finished request gives its seats back.
@@ -304,6 +305,21 @@ impl QueueSet {
         self.seats_in_use += seats;
         self.robin = queue.index;
         self.last_dispatch = Some(LastDispatch { r: self.meter.r(), virtual_start });
+    }
+
+    /// An executing request does so no more; its queue stands at `reading` now.
+    fn end(&mut self, requests: &mut Requests, id: u32, reading: SeatSeconds) {
+        let request = requests.get_mut(id);
+        request.phase = Phase::Lingering;
+        let slot = request.queue;
+        let queue = self.queues.get_mut(slot);
+        queue.executing.remove(requests, id);
+        queue.lingering += 1;
+        queue.next_dispatch_r = reading;
+        if !queue.is_active() {
+            self.active -= 1;
+        }
+        self.reorder(requests, slot);
     }
 
     /// A waiting request has left a queue without executing.

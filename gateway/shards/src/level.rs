@@ -1,0 +1,178 @@
+//! A priority level that many workers share.
+
+use std::sync::Arc;
+
+use usher_flowcontrol::level::{Mode, Ticket};
+use usher_flowcontrol::units::{Nanos, Seats, Work};
+
+use crate::desk::Desk;
+use crate::lengths::Lengths;
+use crate::mail::Mail;
+use crate::operation::Shape;
+use crate::pool::{Pool, WAITING_BITS};
+use crate::role::{Holder, Role};
+use crate::sequencer::Sequencer;
+use crate::shard::Shard;
+use crate::sync::Ordering;
+
+/// The level. Workers come to it through their [`Shard`]s.
+#[derive(Debug)]
+pub struct Level {
+    pub(crate) common: Common,
+    role: Role<Sequencer>,
+}
+
+/// How a level is shared. What is out of range is drawn back into it.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Workers, 1 to 256. Give one to whoever changes the configuration, too.
+    pub workers: usize,
+    /// Requests that a worker may have at the level at a time, waiting, executing and lingering; 1 to 65535.
+    pub slots: usize,
+    /// Operations that a worker can leave without being visited. Beyond, they stay with the worker, who
+    /// tries again; nothing is lost.
+    pub ring: usize,
+    /// Whether requests may start without the sequencer while nobody waits. Without, the order is
+    /// kube-apiserver's bit for bit, and every request costs a visit.
+    pub bypass: bool,
+    /// Seats that a worker may keep for its next requests.
+    pub lease: u64,
+    /// Limit, in seats a worker, from which leases are used: with fewer, what one keeps another one misses.
+    pub lease_from: u64,
+    /// Operations that a worker does in one go before it passes the role on: 64 are some ten microseconds
+    /// that its own connections wait for.
+    pub hold: u32,
+}
+
+/// What everybody can reach without the role.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) pool: Pool,
+    pub(crate) mail: Mail,
+    pub(crate) desks: Box<[Desk]>,
+    /// As the sequencer has it; written by the holder of the role.
+    pub(crate) shape: Shape,
+    pub(crate) lengths: Lengths,
+    pub(crate) options: Options,
+}
+
+/// The widest request that is believed. Estimates end at 100 seats; half a million requests as wide as this
+/// are counted rightly by the pool.
+pub(crate) const SEATS_MAX: u64 = 1 << 20;
+
+/// The highest limit that is believed.
+const LIMIT_MAX: Seats = Seats(1 << 30);
+
+const WORKERS_MAX: usize = 256;
+const SLOTS_MAX: usize = (1 << 16) - 1;
+const _: () = assert!(WORKERS_MAX * SLOTS_MAX < 1 << WAITING_BITS, "all may wait");
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { workers: 1, slots: 1024, ring: 256, bypass: true, lease: 4, lease_from: 8, hold: 64 }
+    }
+}
+
+impl Level {
+    /// A level with nothing in it and nobody at its desks.
+    #[must_use]
+    pub fn new(now: Nanos, mode: Mode, limit: Seats, options: Options) -> Arc<Self> {
+        let options = Options {
+            workers: options.workers.clamp(1, WORKERS_MAX),
+            slots: options.slots.clamp(1, SLOTS_MAX),
+            ring: options.ring.clamp(1, SLOTS_MAX),
+            hold: options.hold.max(1),
+            ..options
+        };
+        let limit = believed_limit(limit);
+        let queues = if let Mode::Queue { queues, .. } = mode { queues } else { 0 };
+        let desk = |_| Desk::new(mode, limit, options.slots, options.ring);
+        let common = Common {
+            pool: Pool::new(signed(limit)),
+            mail: Mail::new(options.workers),
+            desks: (0..options.workers).map(desk).collect(),
+            shape: Shape::new(mode, limit),
+            lengths: Lengths::new(queues),
+            options,
+        };
+        common.set_leases(mode, limit);
+        Arc::new(Self { role: Role::new(Sequencer::new(now, mode, limit, &common.options)), common })
+    }
+
+    /// The shard of that worker, 0 to [`Options::workers`] (excluded). `None` while it exists, and after it
+    /// was dropped until it is buried ([`Shard::bury`]).
+    #[must_use]
+    pub fn shard(self: &Arc<Self>, worker: usize) -> Option<Shard> {
+        self.common.desks.get(worker)?.claim().then(|| Shard::new(Arc::clone(self), worker))
+    }
+
+    /// Current concurrency limit.
+    #[must_use]
+    pub fn limit(&self) -> Seats {
+        self.common.shape.limit()
+    }
+
+    /// How it treats what does not fit.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.common.shape.mode()
+    }
+
+    /// Nothing waits, executes or lingers, and nothing is on its way to the sequencer. Meant for a level to
+    /// which nothing arrives any more: once true, it stays true, and nobody needs the level.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let held = |desk: &Desk| desk.tally.held.load(Ordering::Acquire) > 0;
+        !self.common.desks.iter().any(held) && self.common.pool.view().waiting == 0 && !self.common.mail.any()
+    }
+
+    /// The role, if nobody holds it.
+    #[inline]
+    pub(crate) fn role(&self) -> Option<Holder<'_, Sequencer>> {
+        self.role.take()
+    }
+}
+
+// === impl Common ===
+
+impl Common {
+    /// What leases may hold at that limit.
+    pub(crate) fn set_leases(&self, mode: Mode, limit: Seats) {
+        let workers = self.desks.len() as u64;
+        // Without queues a request is turned away when the pool is empty, so nobody may keep seats for later.
+        let enough = limit.0 >= self.options.lease_from.saturating_mul(workers);
+        let pays = matches!(mode, Mode::Queue { .. }) && self.options.bypass && enough;
+        let most = if pays { self.options.lease.min((limit.0 / workers).max(1)) } else { 0 };
+        self.desks.iter().for_each(|desk| desk.lease_max.store(most, Ordering::Relaxed));
+    }
+}
+
+/// Work no wider than is believed.
+#[inline]
+pub(crate) fn believed(work: Work) -> Work {
+    let seats = |seats: Seats| seats.min(Seats(SEATS_MAX));
+    Work { initial_seats: seats(work.initial_seats), final_seats: seats(work.final_seats), ..work }
+}
+
+pub(crate) fn believed_limit(limit: Seats) -> Seats {
+    limit.min(LIMIT_MAX)
+}
+
+/// Seats of a limit or in use, as a difference can be.
+pub(crate) fn signed(seats: Seats) -> i64 {
+    seats.0.cast_signed()
+}
+
+/// A worker's request, as the sequencer calls it.
+pub(crate) fn tag(worker: usize, slot: u32) -> u64 {
+    (worker as u64) << 32 | u64::from(slot)
+}
+
+/// The worker and the slot of a tag.
+#[expect(clippy::cast_possible_truncation, reason = "written by `tag`")]
+pub(crate) fn untag(tag: u64) -> (usize, u32) {
+    ((tag >> 32) as usize, tag as u32)
+}
+
+/// By worker and slot: the sequencer's ticket of every request that it knows.
+pub(crate) type Booked = Box<[Box<[Option<Ticket>]>]>;

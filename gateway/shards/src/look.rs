@@ -1,0 +1,84 @@
+//! What can be seen of a level on many workers, as values.
+//!
+//! The numbers of the workers are read one after the other while they change: sums are as of about now. What
+//! the sequencer has is exact, as of its last visit.
+
+use usher_flowcontrol::level::{Counters, QueueState};
+use usher_flowcontrol::units::{Nanos, SeatSeconds, Seats};
+
+use crate::shard::Shard;
+use crate::sync::{Data, Ordering};
+
+/// A look at a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Free seats of the pool; negative if more are in use than the limit allows now.
+    pub free: i64,
+    /// Requests that wait, or whose tickets are on their way.
+    pub waiting: u64,
+    /// By worker: free seats that it keeps for its next requests.
+    pub leased: Vec<u64>,
+    /// By worker: requests that wait, execute or linger.
+    pub held: Vec<u64>,
+    /// Requests ever started without the sequencer.
+    pub bypassed: u64,
+    /// Requests ever turned away without the sequencer.
+    pub turned_away: u64,
+    /// What the sequencer has; `None` if somebody was visiting it.
+    pub sequenced: Option<Sequenced>,
+}
+
+/// The sequencer's view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequenced {
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Requests that execute, of those that it knows.
+    pub executing: usize,
+    /// Seats of those, and of those that linger.
+    pub seats_in_use: Seats,
+    /// Seats of those that wait.
+    pub seats_waiting: Seats,
+    /// The progress meter.
+    pub r: SeatSeconds,
+    /// What it has counted: all that was turned away, timed out or cancelled by it, and what it dispatched.
+    pub counters: Counters,
+    /// The queues of which something is known, by index.
+    pub queues: Vec<QueueState>,
+}
+
+impl Shard {
+    /// Looks at the level.
+    pub fn look(&mut self, now: Nanos) -> Look {
+        let sequenced = self.level.role().map(|sequencer| Sequenced::of(&sequencer.level));
+        // Others may have left something meanwhile and relied on whoever holds the role.
+        self.visit(now, None);
+        let common = &self.level.common;
+        let pool = common.pool.view();
+        let each = |read: fn(&crate::desk::Desk) -> u64| common.desks.iter().map(read).collect::<Vec<_>>();
+        let count = |counter: &Data| counter.load(Ordering::Relaxed);
+        Look {
+            free: pool.free,
+            waiting: pool.waiting,
+            leased: each(|desk| desk.lease.load(Ordering::Relaxed)),
+            held: each(|desk| desk.tally.held.load(Ordering::Relaxed)),
+            bypassed: common.desks.iter().map(|desk| count(&desk.tally.bypassed)).sum(),
+            turned_away: common.desks.iter().map(|desk| count(&desk.tally.turned_away)).sum(),
+            sequenced,
+        }
+    }
+}
+
+impl Sequenced {
+    fn of(level: &usher_flowcontrol::level::Level) -> Self {
+        Self {
+            waiting: level.waiting(),
+            executing: level.executing(),
+            seats_in_use: level.seats_in_use(),
+            seats_waiting: level.seats_waiting(),
+            r: level.r(),
+            counters: level.counters(),
+            queues: level.queue_states(),
+        }
+    }
+}
