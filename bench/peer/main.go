@@ -36,7 +36,7 @@ type plan struct {
 	Levels  []*flowcontrolv1.PriorityLevelConfiguration `json:"levels"`
 	// The level to which all requests must come.
 	Level string `json:"level"`
-	// Request n is of user n % len(Users) and of line n % len(Lines).
+	// Users are dealt to the clients; lines follow one another.
 	Users  []string `json:"users"`
 	Groups []string `json:"groups"`
 	Lines  []line   `json:"lines"`

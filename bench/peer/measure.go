@@ -8,6 +8,7 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/util/flowcontrol"
 	fcrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
@@ -19,7 +20,8 @@ type result struct {
 	Nanos     int64  `json:"nanos"`
 	// Of those decisions, from runtime.MemStats.
 	Allocations uint64 `json:"allocations"`
-	Bytes       uint64 `json:"bytes"`
+	// Requests in queues when one begins to execute, on average.
+	Waiting float64 `json:"waiting"`
 	// Decisions measured one by one, in ns. See client.
 	Singles []int64 `json:"singles"`
 }
@@ -63,6 +65,7 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 	first := uint64(warm + clients)
 	last := first + wanted
 	var next, misplaced atomic.Uint64
+	var waiting, waited atomic.Int64
 	var before, after runtime.MemStats
 	var began time.Time
 	mark := func(n uint64) {
@@ -78,7 +81,8 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 	var group sync.WaitGroup
 	for id := range clients {
 		group.Go(func() {
-			c := client{load: l, waits: clients > runtime.GOMAXPROCS(0)}
+			c := client{load: l, user: id % len(l.users), waiting: &waiting, waited: &waited}
+			c.waits = clients > runtime.GOMAXPROCS(0)
 			if singles != nil {
 				c.singles = &singles[id]
 			}
@@ -88,8 +92,12 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 					mark(n)
 				}
 				c.measured = singles != nil && n >= first && n < last
-				if !c.handle(n) {
+				if !c.handle(l.infos[n%uint64(len(l.infos))], l.widths[n%uint64(len(l.infos))]) {
 					misplaced.Add(1)
+				}
+				// As the users are dealt to the clients: id, id+clients, id+2*clients …
+				if c.user += clients; c.user >= len(l.users) {
+					c.user = id % len(l.users)
 				}
 			}
 		})
@@ -101,7 +109,7 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 	if together != nil {
 		together.Decisions = wanted
 		together.Allocations = after.Mallocs - before.Mallocs
-		together.Bytes = after.TotalAlloc - before.TotalAlloc
+		together.Waiting = float64(waited.Load()) / float64(next.Load())
 	}
 	return nil
 }
@@ -113,39 +121,49 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 // changing between goroutines are not in it. They are in the time that many decisions take together.
 type client struct {
 	load     *load
+	user     int
 	measured bool
 	singles  *[]int64
-	waits    bool
+	// All clients' requests in queues now, and the sum of that over all beginnings of execution.
+	waiting, waited *atomic.Int64
+	waits           bool
 	// When the part that is measured began, and what is complete of it.
 	began time.Time
 	spent time.Duration
 }
 
 // handle reports whether the request ran, and at the right level.
-func (c *client) handle(n uint64) bool {
-	l := c.load
-	line := int(n % uint64(len(l.infos)))
-	digest := flowcontrol.RequestDigest{RequestInfo: l.infos[line], User: l.users[n%uint64(len(l.users))]}
+func (c *client) handle(info *request.RequestInfo, width uint64) bool {
+	digest := flowcontrol.RequestDigest{RequestInfo: info, User: c.load.users[c.user]}
 	placed, executed := false, false
 	note := func(_ *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, _ string) {
-		placed = level.Name == l.level
+		placed = level.Name == c.load.level
 	}
-	estimate := func() fcrequest.WorkEstimate { return fcrequest.WorkEstimate{InitialSeats: l.widths[line]} }
+	estimate := func() fcrequest.WorkEstimate { return fcrequest.WorkEstimate{InitialSeats: width} }
 	queue := func(in bool) {
-		// Out of the queue it is taken by somebody else.
-		if in && c.waits {
+		if !in {
+			// Called by whoever dispatches it.
+			c.waiting.Add(-1)
+			return
+		}
+		c.waiting.Add(1)
+		if c.waits {
 			c.stop()
 		}
 	}
 	execute := func() {
 		executed = true
+		c.waited.Add(c.waiting.Load())
 		if c.waits {
+			// Execution takes time. Without this the goroutines would stand at the level's mutex instead of in its queues,
+			// half of them and more.
+			runtime.Gosched()
 			c.start()
 		}
 	}
 	c.spent = 0
 	c.start()
-	l.control.Handle(l.context, digest, note, estimate, queue, execute)
+	c.load.control.Handle(c.load.context, digest, note, estimate, queue, execute)
 	c.stop()
 	if c.measured {
 		*c.singles = append(*c.singles, c.spent.Nanoseconds())

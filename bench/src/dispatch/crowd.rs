@@ -18,12 +18,16 @@ pub(super) struct Crowd<'a> {
     infos: Vec<RequestInfo<'a>>,
     /// Parse each request's line anew.
     parses: bool,
-    /// User and line of the next request, and requests so far.
-    user: usize,
+    /// Each client's next user. Client `c` has the users `c`, `c + clients`, `c + 2 clients` and so on in turn.
+    users: Vec<usize>,
+    /// Of the next request.
     line: usize,
+    /// Requests so far.
     arrived: u64,
-    /// In the order in which they began.
-    executing: VecDeque<(LevelId, Ticket)>,
+    /// In the order in which they began, with their clients.
+    executing: VecDeque<(LevelId, Ticket, usize)>,
+    /// Who sends the next request.
+    free: Option<usize>,
     turned_away: u64,
 }
 
@@ -55,13 +59,15 @@ impl<'a> Crowd<'a> {
             core,
             infos: infos.collect::<Result<_, _>>().map_err(|error| format!("the plan's lines: {error}"))?,
             parses: false,
-            user: 0,
+            users: (0..plan.clients).map(|client| client % plan.users.len()).collect(),
             line: 0,
             arrived: 0,
             executing: VecDeque::with_capacity(1024),
+            free: None,
             turned_away: 0,
         };
-        (1..plan.clients).for_each(|_| crowd.arrive(now));
+        (1..plan.clients).for_each(|client| crowd.arrive(now, client));
+        crowd.free = Some(0);
         Ok(crowd)
     }
 
@@ -70,43 +76,50 @@ impl<'a> Crowd<'a> {
         self.parses = true;
     }
 
-    /// One decision: a request arrives, the one that has executed longest is done, and who may run then begins to.
+    /// One decision: the free client's request arrives, the one that has executed longest is done, and who may run then
+    /// begins to.
     /// Between the two the clock is read, as they are of different turns of a worker; the reading is returned.
     pub(super) fn decide(&mut self, now: Nanos, clock: impl FnOnce() -> Nanos) -> Nanos {
-        self.arrive(now);
+        if let Some(client) = self.free.take() {
+            self.arrive(now, client);
+        }
         let now = clock();
         self.finish(now);
         now
     }
 
-    fn arrive(&mut self, now: Nanos) {
-        let user = User { name: &self.plan.users[self.user], groups: &self.plan.groups };
+    fn arrive(&mut self, now: Nanos, client: usize) {
+        let user = User { name: &self.plan.users[self.users[client]], groups: &self.plan.groups };
+        let tag = client as u64;
         let verdict = if self.parses {
             let (method, target) = self.plan.lines[self.line];
             match RequestInfo::parse(method, target) {
-                Ok(info) => self.core.ask(now, user, &info, self.arrived),
+                Ok(info) => self.core.ask(now, user, &info, tag),
                 Err(_) => return self.turned_away += 1,
             }
         } else {
-            self.core.ask(now, user, &self.infos[self.line], self.arrived)
+            self.core.ask(now, user, &self.infos[self.line], tag)
         };
         match verdict {
-            (level, Verdict::Execute(ticket)) => self.executing.push_back((level, ticket)),
+            (level, Verdict::Execute(ticket)) => self.executing.push_back((level, ticket, client)),
             (_, Verdict::Wait(_)) => {}
             (_, Verdict::Reject(_)) => self.turned_away += 1,
         }
         self.arrived += 1;
-        self.user = if self.user + 1 == self.plan.users.len() { 0 } else { self.user + 1 };
         self.line = if self.line + 1 == self.plan.lines.len() { 0 } else { self.line + 1 };
+        let next = self.users[client] + self.plan.clients;
+        self.users[client] = if next < self.plan.users.len() { next } else { client % self.plan.users.len() };
     }
 
     fn finish(&mut self, now: Nanos) {
-        let Some((level, ticket)) = self.executing.pop_front() else { return };
+        let Some((level, ticket, client)) = self.executing.pop_front() else { return };
         if self.core.controller.finish(now, level, ticket) != Finish::Released {
             self.turned_away += 1; // Nothing in a plan lingers.
         }
+        self.free = Some(client);
         while let Some((level, next)) = self.core.controller.next_dispatched() {
-            self.executing.push_back((level, next.ticket));
+            let client = usize::try_from(next.tag).unwrap_or(0);
+            self.executing.push_back((level, next.ticket, client));
         }
     }
 
@@ -121,8 +134,8 @@ impl<'a> Crowd<'a> {
     }
 
     /// An error unless every request was decided upon at its level, none was turned away, and all clients but one wait
-    /// or execute; which they do as the plan has it.
-    pub(super) fn check(&self, now: Nanos) -> Result<(), Failure> {
+    /// or execute; which they do as the plan has it. How many wait.
+    pub(super) fn check(&self, now: Nanos) -> Result<usize, Failure> {
         if self.turned_away > 0 {
             return Err(format!("{} of {} requests were turned away", self.turned_away, self.arrived).into());
         }
@@ -138,7 +151,7 @@ impl<'a> Crowd<'a> {
             )
             .into());
         }
-        Ok(())
+        Ok(waiting)
     }
 }
 

@@ -11,8 +11,8 @@ use super::cells::Cell;
 use crate::Failure;
 
 /// Decisions of the two runs.
-const SHORT: u64 = 5_000;
-const LONG: u64 = 25_000;
+const SHORT: u64 = 2_000;
+const LONG: u64 = 10_000;
 
 /// Whether they are counted; if not, that is said.
 pub(super) fn available(options: &Options) -> bool {

@@ -70,12 +70,15 @@ const P99: Metric = Metric::less("p99");
 const P999: Metric = Metric::less("p99.9");
 const MAX: Metric = Metric::plain("max");
 const ALLOCATIONS: Metric = Metric::less("allocations");
+const WAITING: Metric = Metric::plain("waiting");
 const INSTRUCTIONS: Metric = Metric::plain("instructions");
 
 /// What a round of one contestant has found.
 struct Round {
     mean: f64,
     allocations: f64,
+    /// Requests that waited.
+    waiting: f64,
     /// Decisions timed one by one, in ns.
     singles: hdrhistogram::Histogram<u64>,
 }
@@ -172,5 +175,6 @@ fn note(row: &mut Row, cell: Cell, round: &Round, distributions: &mut Distributi
         row.push(metric, round.singles.value_at_quantile(quantile) as f64);
     }
     row.push(ALLOCATIONS, round.allocations);
+    row.push(WAITING, round.waiting);
     distributions.add(cell, &row.contestant, &round.singles)
 }

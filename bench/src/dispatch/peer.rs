@@ -76,7 +76,12 @@ fn round(result: &Value) -> Option<Round> {
     for single in result["singles"].as_array()? {
         singles.saturating_record(single.as_u64()?);
     }
-    Some(Round { mean: per_decision("nanos")?, allocations: per_decision("allocations")?, singles })
+    Some(Round {
+        mean: per_decision("nanos")?,
+        allocations: per_decision("allocations")?,
+        waiting: result["waiting"].as_f64()?,
+        singles,
+    })
 }
 
 fn version() -> Option<String> {
@@ -90,9 +95,10 @@ mod tests {
 
     #[test]
     fn a_result_is_divided_by_its_decisions() {
-        let result = json!({"decisions": 4, "nanos": 10, "allocations": 8, "singles": [2, 3]});
+        let result =
+            json!({"decisions": 4, "nanos": 10, "allocations": 8, "waiting": 3.5, "singles": [2, 3]});
         let round = super::round(&result).expect("a result");
-        assert_eq!((round.mean, round.allocations, round.singles.max()), (2.5, 2.0, 3));
+        assert_eq!((round.mean, round.allocations, round.waiting, round.singles.max()), (2.5, 2.0, 3.5, 3));
         assert!(super::round(&json!({"decisions": 4})).is_none());
     }
 }

@@ -14,10 +14,10 @@ pub(super) struct Plan {
     pub(super) server_limit: Seats,
     pub(super) schemas: Vec<FlowSchema>,
     pub(super) levels: Vec<PriorityLevelConfiguration>,
-    /// Request `n` is of user `n % users` and of line `n % lines`.
+    /// They are dealt to the clients.
     pub(super) users: Vec<String>,
     pub(super) groups: Vec<String>,
-    /// Method and target.
+    /// Method and target; they follow one another.
     pub(super) lines: Vec<(&'static str, &'static str)>,
     /// Each has one request at a time.
     pub(super) clients: usize,
@@ -61,8 +61,6 @@ impl Plan {
             Cell::Widths => {
                 (plan.server_limit, plan.clients) = (SOME_SEATS, WAITING + 16);
                 plan.lines = [GET].into_iter().chain(LISTS).collect();
-                // So that no user has always the same.
-                plan.users.truncate(USERS - 1);
             }
             Cell::Threads(threads) => (plan.clients, plan.threads) = (threads, threads),
         }

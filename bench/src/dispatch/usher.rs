@@ -40,8 +40,8 @@ pub(super) fn measure(cell: Cell, plan: &Plan, millis: u32) -> Result<Round, Fai
         now = ring::precise();
         singles.saturating_record(nanos(now - begin));
     }
-    crowd.check(now)?;
-    Ok(Round { mean, allocations, singles })
+    let waiting = per(crowd.check(now)? as u64, 1);
+    Ok(Round { mean, allocations, waiting, singles })
 }
 
 /// What a reading of the clock costs.
@@ -62,7 +62,7 @@ pub(super) fn spin(cell: Cell, decisions: u64) -> Result<(), Failure> {
     let plan = Plan::of(cell);
     let mut crowd = crowd(cell, &plan)?;
     let now = decide(&mut crowd, decisions);
-    crowd.check(now)
+    crowd.check(now).map(|_| ())
 }
 
 /// The width of each line of a plan.
