@@ -20,7 +20,7 @@ type result struct {
 	Nanos     int64  `json:"nanos"`
 	// Of those decisions, from runtime.MemStats.
 	Allocations uint64 `json:"allocations"`
-	// Requests in queues when one begins to execute, on average.
+	// Requests in queues when one of those decided upon begins to execute, on average.
 	Waiting float64 `json:"waiting"`
 	// Decisions measured one by one, in ns. See client.
 	Singles []int64 `json:"singles"`
@@ -91,7 +91,8 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 				if together != nil {
 					mark(n)
 				}
-				c.measured = singles != nil && n >= first && n < last
+				c.counted = n >= first && n < last
+				c.measured = c.counted && singles != nil
 				if !c.handle(l.infos[n%uint64(len(l.infos))], l.widths[n%uint64(len(l.infos))]) {
 					misplaced.Add(1)
 				}
@@ -109,7 +110,7 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 	if together != nil {
 		together.Decisions = wanted
 		together.Allocations = after.Mallocs - before.Mallocs
-		together.Waiting = float64(waited.Load()) / float64(next.Load())
+		together.Waiting = float64(waited.Load()) / float64(wanted)
 	}
 	return nil
 }
@@ -122,11 +123,12 @@ func (l *load) drive(clients int, wanted uint64, together *result, singles [][]i
 type client struct {
 	load     *load
 	user     int
+	waits    bool
 	measured bool
 	singles  *[]int64
-	// All clients' requests in queues now, and the sum of that over all beginnings of execution.
+	// All clients' requests in queues now, and the sum of that over the beginnings of execution that are counted.
 	waiting, waited *atomic.Int64
-	waits           bool
+	counted         bool
 	// When the part that is measured began, and what is complete of it.
 	began time.Time
 	spent time.Duration
@@ -153,7 +155,9 @@ func (c *client) handle(info *request.RequestInfo, width uint64) bool {
 	}
 	execute := func() {
 		executed = true
-		c.waited.Add(c.waiting.Load())
+		if c.counted {
+			c.waited.Add(c.waiting.Load())
+		}
 		if c.waits {
 			// Execution takes time. Without this the goroutines would stand at the level's mutex instead of in its queues,
 			// half of them and more.
