@@ -201,7 +201,8 @@ impl Shard {
     }
 
     /// That worker's shard was dropped: its waiting requests are cancelled, its seats given back, its desk is
-    /// free for another. Of a worker that lives nothing is taken.
+    /// free for another. Of a worker that lives nothing is taken. Somebody must be left to call this: give the
+    /// coordinator, which watches over the workers, a desk of its own.
     pub fn bury(&mut self, now: Nanos, worker: usize) {
         if let Ok(worker) = u32::try_from(worker) {
             self.post(now, Operation::Bury(worker));

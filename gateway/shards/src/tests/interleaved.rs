@@ -127,6 +127,9 @@ impl World {
             }
             Step::Look(worker) => self.look(worker),
             Step::Die(worker) => {
+                if (0..WORKERS).all(|other| other == worker || self.shards[other].is_none()) {
+                    return; // somebody is left to bury: see `Shard::bury`
+                }
                 self.shards[worker] = None;
                 self.requests.retain(|request| request.worker != worker);
                 self.bury();
