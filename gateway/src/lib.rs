@@ -9,6 +9,7 @@ pub mod memory;
 pub mod observe;
 pub mod reload;
 pub mod ring;
+pub mod simulation;
 pub mod tls;
 pub mod upstream;
 pub mod wire;

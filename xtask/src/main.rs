@@ -11,6 +11,7 @@ mod e2e;
 mod hdr;
 mod loom;
 mod run;
+mod seeds;
 mod test;
 mod vectors;
 
@@ -38,6 +39,7 @@ const TASKS: &[Task] = &[
     e2e::TASK,
     hdr::TASK,
     loom::TASK,
+    seeds::TASK,
     bench::TASK,
     ci::TASK,
 ];

@@ -25,25 +25,25 @@ impl Shard {
         true
     }
 
-    /// Gives seats back: into the lease while nobody waits, else to the pool.
+    /// Gives seats back: into the lease while nobody waits, unless the pool owes some; else to the pool.
     #[inline]
     pub(crate) fn give_seats(&mut self, now: Nanos, seats: u64) {
         let common = &self.level.common;
         let desk = &common.desks[self.me];
         let most = desk.lease_max.load(Ordering::Relaxed);
-        if most > 0 && desk.lease.load(Ordering::Relaxed) + seats <= most && common.pool.view().waiting == 0 {
+        if most > 0 && desk.lease.load(Ordering::Relaxed) + seats <= most && common.pool.view().is_calm() {
             self.park(now, seats);
         } else {
             self.give_to_pool(now, seats);
         }
     }
 
-    /// Takes seats from the lease: at most once after somebody began to wait.
+    /// Takes seats from the lease: at most once after somebody began to wait, or after the limit was lowered.
     fn take_from_lease(&self, seats: u64) -> bool {
         let common = &self.level.common;
         let lease = &common.desks[self.me].lease;
         let mut kept = lease.load(Ordering::Relaxed);
-        while kept >= seats.max(1) && common.pool.view().waiting == 0 {
+        while kept >= seats.max(1) && common.pool.view().is_calm() {
             match lease.compare_exchange_weak(kept, kept - seats, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => kept = now,

@@ -47,5 +47,5 @@ mod wakes;
 mod tests;
 
 pub use level::{Level, Options};
-pub use look::{Look, Sequenced};
+pub use look::{Glance, Look, Sequenced};
 pub use shard::{Event, Shard};

@@ -6,6 +6,8 @@
 use usher_flowcontrol::level::{Counters, QueueState};
 use usher_flowcontrol::units::{Nanos, SeatSeconds, Seats};
 
+use crate::level::Level;
+use crate::pool::View;
 use crate::shard::Shard;
 use crate::sync::{Data, Ordering};
 
@@ -28,6 +30,17 @@ pub struct Look {
     pub sequenced: Option<Sequenced>,
 }
 
+/// What anybody can read at any time, without a visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// See [`Look::free`].
+    pub free: i64,
+    /// See [`Look::waiting`].
+    pub waiting: u64,
+    /// Free seats that workers keep for their next requests.
+    pub leased: u64,
+}
+
 /// The sequencer's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequenced {
@@ -45,6 +58,16 @@ pub struct Sequenced {
     pub counters: Counters,
     /// The queues of which something is known, by index.
     pub queues: Vec<QueueState>,
+}
+
+impl Level {
+    /// Reads what workers show. Nobody is disturbed, and nothing is done for anybody.
+    #[must_use]
+    pub fn glance(&self) -> Glance {
+        let View { free, waiting } = self.common.pool.view();
+        let lease = |desk: &crate::desk::Desk| desk.lease.load(Ordering::Relaxed);
+        Glance { free, waiting, leased: self.common.desks.iter().map(lease).sum() }
+    }
 }
 
 impl Shard {

@@ -84,6 +84,12 @@ impl Pool {
 }
 
 impl View {
+    /// Nobody waits, and no more seats are in use than the limit allows: what is leased may be used.
+    #[inline]
+    pub(crate) fn is_calm(self) -> bool {
+        self.waiting == 0 && self.free >= 0
+    }
+
     fn of(word: u64) -> Self {
         Self { free: word.cast_signed() >> WAITING_BITS, waiting: word & ((1 << WAITING_BITS) - 1) }
     }

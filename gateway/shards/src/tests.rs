@@ -208,6 +208,22 @@ fn leases_are_used_and_taken_back() {
 }
 
 #[test]
+fn leases_are_not_used_while_the_pool_owes_seats() {
+    let options = Options { lease: 2, lease_from: 1, ..two() };
+    let mut shards = level(queues(4, 1, 10), 8, options);
+    let wide = executing(arrive(&mut shards[0], ms(0), 0, Work::seats(5)));
+    let one = executing(arrive(&mut shards[1], ms(0), 1, Work::seats(1)));
+    assert_eq!(shards[0].look(ms(0)).leased, [2, 0]);
+    shards[1].reconfigure(ms(1), queues(4, 1, 10), Seats(4));
+    assert_eq!(shards[0].level().common.pool.view().free, -4, "six in use and two leased, of four");
+    assert_eq!(shards[1].finish(ms(1), one), Finish::Released);
+    assert_eq!(shards[0].level().common.pool.view().free, -3, "not into the lease");
+    let late = waiting(arrive(&mut shards[0], ms(1), 0, Work::seats(1)));
+    assert_eq!(shards[0].finish(ms(2), wide), Finish::Released);
+    assert_eq!(events(&mut shards[0]), [dispatched(late, 0)]);
+}
+
+#[test]
 fn the_dead_are_buried_and_replaced() {
     let mut shards = level(queues(4, 1, 10), 2, two());
     let level = std::sync::Arc::clone(shards[0].level());

@@ -1,4 +1,5 @@
-//! What the program is told on its command line: `serve`, `check`, `explain`, `hdr`.
+//! What the program is told on its command line: `serve`, `check`, `explain`, `hdr`,
+//! `simulate`.
 //!
 //! Exit codes: 0 done, 1 failed, 2 the operator has to write something else.
 
@@ -6,6 +7,7 @@ pub mod check;
 pub mod explain;
 pub mod hdr;
 mod serve;
+pub mod simulate;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,6 +43,8 @@ enum Task {
     Explain(explain::Explain),
     /// Read the histograms that --hdr-log-dir wrote
     Hdr(hdr::HdrArgs),
+    /// Try many workers and many clients in virtual time
+    Simulate(simulate::Simulate),
 }
 
 /// Closes `usher serve --help`.
@@ -64,6 +68,7 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
         Ok(Task::Check(args)) => check::run(&args),
         Ok(Task::Explain(explain)) => explain::run(&explain),
         Ok(Task::Hdr(args)) => hdr::run(&args),
+        Ok(Task::Simulate(simulate)) => simulate::run(&simulate),
         Err(error) => refuse(&OptionsError::CommandLine(error)),
     }
 }

@@ -63,7 +63,7 @@ pub fn run(args: &HdrArgs) -> ExitCode {
 }
 
 /// Columns as wide as their widest cell; the first to the left, the others to the right.
-fn table(rows: &[Vec<String>]) -> String {
+pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -81,7 +81,7 @@ fn table(rows: &[Vec<String>]) -> String {
 
 /// A value for people, three digits: nanoseconds as a time, other units as they are.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn shown(value: u64, unit: Unit) -> String {
+pub(super) fn shown(value: u64, unit: Unit) -> String {
     let Unit::Nanoseconds = unit else { return value.to_string() };
     let nanos = value as f64;
     let (scaled, name) = match value {
@@ -96,7 +96,7 @@ fn shown(value: u64, unit: Unit) -> String {
 
 /// What values count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+pub(super) enum Unit {
     Nanoseconds,
     /// Seats; or of somebody else's log, which does not say.
     Plain,

@@ -1,0 +1,138 @@
+//! `usher simulate`: a priority level on many workers, in virtual time, with its rules checked at every step.
+//!
+//! Exit codes: 0 done, 1 a rule was broken (the message says how to replay it), 2 the scenario cannot be read.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use super::hdr::{Unit, shown, table};
+use crate::observe::hdr::formats;
+use crate::simulation::{self, Report, Scenario, Violation, report};
+
+/// What is simulated.
+#[derive(Args, Clone, Debug)]
+pub struct Simulate {
+    /// A YAML file; or runaway, restart, tenants, which usher brings; or drawn: whatever the seed makes up
+    scenario: String,
+    /// The same seed gives the same run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Shape of the report
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// Run on so many workers instead of the scenario's
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs; times in ns
+    Json,
+    /// All waits, as HdrHistogram's tools print a distribution; times in ns
+    Hgrm,
+}
+
+/// Simulates, and tells on stdout.
+pub(super) fn run(asked: &Simulate) -> ExitCode {
+    let scenario = match asked.scenario() {
+        Ok(scenario) => scenario,
+        Err(problem) => return super::usage(&problem),
+    };
+    match simulation::run(&scenario, asked.seed) {
+        Ok(report) => match std::io::stdout().write_all(asked.output.render(&report).as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => super::failed(&format!("the report cannot be written: {error}")),
+        },
+        Err(Violation { at, what }) => {
+            super::failed(&format!("{what}, at {} ns\nreplay: {}", at.0, asked.replay()))
+        }
+    }
+}
+
+impl Simulate {
+    fn scenario(&self) -> Result<Scenario, String> {
+        let mut scenario = match self.scenario.as_str() {
+            "drawn" => simulation::drawn(self.seed),
+            name => Scenario::read(name)?,
+        };
+        if let Some(workers) = self.workers {
+            scenario.workers = workers;
+            scenario.check().map_err(|fault| format!("--workers {workers}: {fault}"))?;
+        }
+        Ok(scenario)
+    }
+
+    /// The command that does the same.
+    fn replay(&self) -> String {
+        let workers = self.workers.map_or(String::new(), |workers| format!(" --workers {workers}"));
+        format!("usher simulate {} --seed {}{workers}", self.scenario, self.seed)
+    }
+}
+
+impl Format {
+    fn render(self, report: &Report) -> String {
+        match self {
+            Self::Text => text(report),
+            Self::Json => format!("{:#}\n", report.json()),
+            Self::Hgrm => formats::hgrm(&report.level.waits, 1.0),
+        }
+    }
+}
+
+/// A row a population; flows alike in one.
+fn text(report: &Report) -> String {
+    let head =
+        ["FLOWS", "EXECUTED", "REJECTED", "GAVE UP", "SHARE", "EXACT", "DEVIATION", "P50", "P99", "MAX"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for flows in report.populations() {
+        let sum = |part: fn(&report::Flow) -> u64| flows.iter().map(part).sum::<u64>().to_string();
+        let share = |part: fn(&report::Flow) -> f64| percent(flows.iter().map(part).sum(), 2);
+        let worst = flows
+            .iter()
+            .map(report::Flow::deviation)
+            .fold(0.0, |worst: f64, deviation| if deviation.abs() > worst.abs() { deviation } else { worst });
+        let waits = report::together(flows);
+        let wait = |nanos| shown(nanos, Unit::Nanoseconds);
+        let many = if flows.len() > 1 { format!(" × {}", flows.len()) } else { String::new() };
+        rows.push(vec![
+            format!("{}{many}", flows[0].name),
+            sum(|flow| flow.executed),
+            sum(|flow| flow.rejected),
+            sum(|flow| flow.gave_up),
+            share(|flow| flow.share),
+            share(|flow| flow.share_exact),
+            format!("{:+.1} %", 100.0 * worst),
+            wait(waits.value_at_percentile(50.0)),
+            wait(waits.value_at_percentile(99.0)),
+            wait(waits.max()),
+        ]);
+    }
+    let level = &report.level;
+    let jain = |index: Option<f64>| index.map_or("-".to_owned(), |index| format!("{index:.3}"));
+    let mut rest = vec![
+        vec!["workers".into(), report.workers.to_string()],
+        vec!["seed".into(), report.seed.to_string()],
+        vec![
+            "utilisation".into(),
+            percent(level.utilisation, 2),
+            format!("exact {}", percent(level.utilisation_exact, 2)),
+        ],
+        vec!["Jain's index".into(), jain(level.jain), format!("exact {}", jain(level.jain_exact))],
+        vec!["decided by the sequencer".into(), percent(level.sequenced, 1)],
+        vec!["grants a request".into(), format!("{:.2}", level.granted)],
+        vec!["messages a request".into(), format!("{:.2}", level.wakes)],
+    ];
+    if let Some(spread) = report.spread {
+        rest.push(vec!["on all workers against on one".into(), format!("{spread:.3}")]);
+    }
+    format!("{}\n\n{}\n{}", report.about, table(&rows), table(&rest))
+}
+
+fn percent(part: f64, decimals: usize) -> String {
+    format!("{:.decimals$} %", 100.0 * part)
+}

@@ -1,0 +1,73 @@
+//! Many workers and one priority level in virtual time: seed and scenario in, report out.
+//!
+//! The workers' own code (`usher_shards`) is driven by events on one thread: arrivals, wake-ups that take their time,
+//! ends of executions, stalls, deaths, new limits. The same seed gives the same run. At every step it is checked
+//! that no limit is exceeded, no seat is lost and nobody waits beside a free seat; and the same clients on one exact
+//! level that nothing delays (`usher_flowcontrol::level`) tell what every flow's share should be.
+//!
+//! Not simulated: two workers at the sequencer at the same instant (`cargo xtask loom` and the stress tests of
+//! `gateway/shards` do that), what a decision costs, borrowing between levels.
+//!
+//! | module | idea |
+//! |---|---|
+//! | `scenario` | what is simulated, in YAML; `drawn`: one that a seed determines |
+//! | `world` | clients, workers and time; `agenda`: what will happen |
+//! | `admission` | who decides: the workers' shards, or one exact level |
+//! | `checks` | what must hold at every step |
+//! | `measured`, `report` | what is counted, and what is told of it |
+//! | `random` | numbers that a seed determines |
+
+mod admission;
+mod agenda;
+mod checks;
+mod drawn;
+mod measured;
+mod random;
+pub mod report;
+pub mod scenario;
+mod world;
+
+pub use checks::Violation;
+pub use drawn::drawn;
+pub use report::Report;
+pub use scenario::Scenario;
+
+use admission::Admission;
+use report::Level;
+use world::World;
+
+/// Runs the scenario on its workers, and again on one exact level to compare.
+pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, Violation> {
+    let mut world = World::new(scenario, seed, Admission::workers(scenario));
+    world.run()?;
+    let look = world.look();
+    let mut exact = World::new(scenario, seed, Admission::single(scenario));
+    exact.run()?;
+    let level = Level::of(&world.measured, look.as_ref(), world.checks.bound());
+    let mut report = Report::of(scenario, seed, &world.measured, &exact.measured, level);
+    if let Some(name) = &scenario.spread {
+        report.spread = Some(spread(scenario, seed, name)?);
+    }
+    Ok(report)
+}
+
+/// Runs the scenario on its workers only; for its checks.
+pub fn check(scenario: &Scenario, seed: u64) -> Result<(), Violation> {
+    World::new(scenario, seed, Admission::workers(scenario)).run()
+}
+
+/// What a flow gains by having its connections on all workers instead of one.
+fn spread(scenario: &Scenario, seed: u64, name: &str) -> Result<f64, Violation> {
+    let advantage = |on: Vec<usize>| {
+        let mut scenario = scenario.clone();
+        scenario.flows.iter_mut().filter(|flow| flow.name == name).for_each(|flow| flow.on.clone_from(&on));
+        let mut world = World::new(&scenario, seed, Admission::workers(&scenario));
+        world.run()?;
+        Ok(report::advantage(&scenario, &world.measured, name))
+    };
+    let (one, all) = (advantage(vec![0])?, advantage(Vec::new())?);
+    Ok(all / one)
+}
+
+#[cfg(test)]
+mod tests;

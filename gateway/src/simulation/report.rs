@@ -1,0 +1,188 @@
+//! What is told of a run.
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use usher_flowcontrol::units::Nanos;
+use usher_shards::Look;
+
+use super::measured::{Measured, histogram};
+use super::scenario::Scenario;
+
+/// The report.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What the scenario shows.
+    pub about: String,
+    /// The seed that replays it.
+    pub seed: u64,
+    /// Workers.
+    pub workers: usize,
+    /// By flow.
+    pub flows: Vec<Flow>,
+    /// Of all.
+    pub level: Level,
+    /// Advantage of the scenario's `spread` flow on all workers over the same on one.
+    pub spread: Option<f64>,
+}
+
+/// A flow.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// The name of its population, which may have many flows.
+    pub name: String,
+    /// Requests that ran.
+    pub executed: u64,
+    /// Requests that were turned away.
+    pub rejected: u64,
+    /// Requests whose clients gave up waiting.
+    pub gave_up: u64,
+    /// Part of all seat time.
+    pub share: f64,
+    /// The same on one exact level.
+    pub share_exact: f64,
+    /// Part of the time while something of it waited.
+    pub wanted: f64,
+    /// Waits in ns.
+    pub waits: Histogram<u64>,
+}
+
+/// The level.
+#[derive(Clone, Debug)]
+pub struct Level {
+    /// Part of the limit that was used.
+    pub utilisation: f64,
+    /// The same on one exact level.
+    pub utilisation_exact: f64,
+    /// Jain's index of the seat time of the flows that wanted more at nearly all times; `None` if there are fewer than two.
+    pub jain: Option<f64>,
+    /// The same on one exact level.
+    pub jain_exact: Option<f64>,
+    /// Waits of all in ns.
+    pub waits: Histogram<u64>,
+    /// The longest wait that the scenario allows, if there is telling.
+    pub bound: Option<Nanos>,
+    /// A request that ran: how often the sequencer decided, since the start.
+    pub sequenced: f64,
+    /// A request that ran: how often it had to wait for a grant.
+    pub granted: f64,
+    /// A request that ran: messages between workers.
+    pub wakes: f64,
+}
+
+/// A flow that has something waiting for that part of the time wants more than it gets.
+const WANTS_MORE: f64 = 0.97;
+
+impl Report {
+    pub(super) fn of(scenario: &Scenario, seed: u64, run: &Measured, exact: &Measured, level: Level) -> Self {
+        let flow = |(index, name): (usize, &str)| {
+            let served = &run.flows[index];
+            Flow {
+                name: name.to_owned(),
+                executed: served.executed,
+                rejected: served.rejected,
+                gave_up: served.gave_up,
+                share: run.share(index),
+                share_exact: exact.share(index),
+                wanted: run.wanted(index),
+                waits: served.waits.clone(),
+            }
+        };
+        let flows = names(scenario).enumerate().map(flow).collect();
+        let level = Level { utilisation_exact: exact.utilisation(), jain_exact: jain(exact), ..level };
+        Self { about: scenario.about.clone(), seed, workers: scenario.workers, flows, level, spread: None }
+    }
+
+    /// For programs. Times in ns.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let waits = |waits: &Histogram<u64>| {
+            let at = |percentile| waits.value_at_percentile(percentile);
+            json!({"count": waits.len(), "p50": at(50.0), "p99": at(99.0), "max": waits.max()})
+        };
+        let flow = |flow: &Flow| {
+            json!({
+                "name": flow.name, "executed": flow.executed, "rejected": flow.rejected, "gaveUp": flow.gave_up,
+                "share": flow.share, "shareExact": flow.share_exact, "deviation": flow.deviation(),
+                "wanted": flow.wanted, "waits": waits(&flow.waits),
+            })
+        };
+        let level = &self.level;
+        json!({
+            "about": self.about, "seed": self.seed, "workers": self.workers, "spread": self.spread,
+            "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "level": {
+                "utilisation": level.utilisation, "utilisationExact": level.utilisation_exact,
+                "jain": level.jain, "jainExact": level.jain_exact, "waits": waits(&level.waits),
+                "waitBound": level.bound.map(|bound| bound.0), "sequencedPerRequest": level.sequenced,
+                "grantsPerRequest": level.granted, "wakesPerRequest": level.wakes,
+            },
+        })
+    }
+
+    /// The flows alike put together, in order: each population's flows.
+    #[must_use]
+    pub fn populations(&self) -> Vec<&[Flow]> {
+        self.flows.chunk_by(|one, next| one.name == next.name).collect()
+    }
+}
+
+impl Flow {
+    /// How far its share is from that on one exact level, as a part of that.
+    #[must_use]
+    pub fn deviation(&self) -> f64 {
+        if self.share_exact > 0.0 { self.share / self.share_exact - 1.0 } else { 0.0 }
+    }
+}
+
+impl Level {
+    pub(super) fn of(run: &Measured, look: Option<&Look>, bound: Option<Nanos>) -> Self {
+        let executed: u64 = run.flows.iter().map(|flow| flow.executed).sum();
+        let each = |count: u64| count as f64 / executed.max(1) as f64;
+        let (bypassed, sequenced) = look.map_or((0, 0), |look| {
+            (look.bypassed, look.sequenced.as_ref().map_or(0, |sequenced| sequenced.counters.dispatched))
+        });
+        Self {
+            utilisation: run.utilisation(),
+            utilisation_exact: 0.0,
+            jain: jain(run),
+            jain_exact: None,
+            waits: run.waits.clone(),
+            bound,
+            sequenced: sequenced as f64 / (bypassed + sequenced).max(1) as f64,
+            granted: each(run.granted),
+            wakes: each(run.wakes),
+        }
+    }
+}
+
+/// Histograms put together.
+#[must_use]
+pub fn together(flows: &[Flow]) -> Histogram<u64> {
+    flows.iter().fold(histogram(2), |mut sum, flow| {
+        sum += &flow.waits;
+        sum
+    })
+}
+
+/// Jain's index of the flows that wanted more: 1 if they got the same, 1/n if one got all.
+fn jain(run: &Measured) -> Option<f64> {
+    let wanting = (0..run.flows.len()).filter(|flow| run.wanted(*flow) > WANTS_MORE);
+    let shares: Vec<f64> = wanting.map(|flow| run.share(flow)).collect();
+    let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|share| share * share).sum::<f64>());
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+/// The share of that flow, as multiple of the mean share of the others.
+pub(super) fn advantage(scenario: &Scenario, run: &Measured, name: &str) -> f64 {
+    let shares = || names(scenario).enumerate();
+    let its: f64 = shares().filter(|(_, it)| *it == name).map(|(index, _)| run.share(index)).sum();
+    let others: Vec<f64> =
+        shares().filter(|(_, it)| *it != name).map(|(index, _)| run.share(index)).collect();
+    let mean = others.iter().sum::<f64>() / others.len().max(1) as f64;
+    if mean > 0.0 { its / mean } else { 1.0 }
+}
+
+/// By flow: the name of its population.
+fn names(scenario: &Scenario) -> impl Iterator<Item = &str> {
+    scenario.flows.iter().flat_map(|flow| (0..flow.count).map(move |_| flow.name.as_str()))
+}
