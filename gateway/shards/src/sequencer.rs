@@ -214,7 +214,10 @@ impl Sequencer {
         if common.options.bypass {
             let outside = self.accounted - common.pool.view().free;
             debug_assert!(outside >= 0, "free, inside and outside make up the limit: {outside}");
-            self.level.set_outside(Seats(u64::try_from(outside).unwrap_or(0)));
+            let outside = Seats(u64::try_from(outside).unwrap_or(0));
+            // Not every operation that looks lets those who wait start.
+            self.stale |= outside < self.level.outside();
+            self.level.set_outside(outside);
         }
     }
 
@@ -269,9 +272,8 @@ impl Sequencer {
         if !visit.common.options.bypass || self.level.waiting() == 0 {
             return;
         }
-        let before = self.level.outside();
         self.look_outside(visit.common);
-        if self.stale || self.level.outside() < before {
+        if self.stale {
             self.level.advance(visit.now);
             self.hand_out(visit);
         }
