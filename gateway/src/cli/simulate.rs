@@ -84,18 +84,29 @@ impl Format {
     }
 }
 
-/// A row a population; flows alike in one.
+/// A row a population; flows alike in one, with the largest deviation among them.
 fn text(report: &Report) -> String {
-    let head =
-        ["FLOWS", "EXECUTED", "REJECTED", "GAVE UP", "SHARE", "EXACT", "DEVIATION", "P50", "P99", "MAX"];
+    let head = [
+        "FLOWS",
+        "EXECUTED",
+        "REJECTED",
+        "GAVE UP",
+        "SHARE",
+        "EXACT",
+        "DEVIATION",
+        "BY CHANCE",
+        "P50",
+        "P99",
+        "MAX",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for flows in report.populations() {
         let sum = |part: fn(&report::Flow) -> u64| flows.iter().map(part).sum::<u64>().to_string();
         let share = |part: fn(&report::Flow) -> f64| percent(flows.iter().map(part).sum(), 2);
-        let worst = flows
-            .iter()
-            .map(report::Flow::deviation)
-            .fold(0.0, |worst: f64, deviation| if deviation.abs() > worst.abs() { deviation } else { worst });
+        let worst = |part: fn(&report::Flow) -> f64| {
+            let sizes = flows.iter().map(|flow| part(flow).abs());
+            format!("{:.1} %", 100.0 * sizes.fold(0.0, f64::max))
+        };
         let waits = report::together(flows);
         let wait = |nanos| shown(nanos, Unit::Nanoseconds);
         let many = if flows.len() > 1 { format!(" × {}", flows.len()) } else { String::new() };
@@ -106,7 +117,8 @@ fn text(report: &Report) -> String {
             sum(|flow| flow.gave_up),
             share(|flow| flow.share),
             share(|flow| flow.share_exact),
-            format!("{:+.1} %", 100.0 * worst),
+            worst(report::Flow::deviation),
+            worst(report::Flow::noise),
             wait(waits.value_at_percentile(50.0)),
             wait(waits.value_at_percentile(99.0)),
             wait(waits.max()),

@@ -10,7 +10,7 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | `scenario` | what is simulated, in YAML; `drawn`: one that a seed determines |
+//! | `scenario`, `span` | what is simulated, in YAML; `drawn`: one that a seed determines |
 //! | `world` | clients, workers and time; `agenda`: what will happen |
 //! | `admission` | who decides: the workers' shards, or one exact level |
 //! | `checks` | what must hold at every step |
@@ -25,6 +25,7 @@ mod measured;
 mod random;
 pub mod report;
 pub mod scenario;
+mod span;
 mod world;
 
 pub use checks::Violation;
@@ -36,15 +37,17 @@ use admission::Admission;
 use report::Level;
 use world::World;
 
-/// Runs the scenario on its workers, and again on one exact level to compare.
+/// Runs the scenario on its workers, and again on one exact level to compare: twice, as shares differ by chance, too.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, Violation> {
-    let mut world = World::new(scenario, seed, Admission::workers(scenario));
+    let mut world = World::new(scenario, (seed, 0), Admission::workers(scenario));
     world.run()?;
     let look = world.look();
-    let mut exact = World::new(scenario, seed, Admission::single(scenario));
-    exact.run()?;
+    let [exact, noise] = [0, 1].map(|again| {
+        let mut exact = World::new(scenario, (seed, again), Admission::single(scenario));
+        exact.run().map(|()| exact.measured)
+    });
     let level = Level::of(&world.measured, look.as_ref(), world.checks.bound());
-    let mut report = Report::of(scenario, seed, &world.measured, &exact.measured, level);
+    let mut report = Report::of(scenario, seed, &world.measured, [&exact?, &noise?], level);
     if let Some(name) = &scenario.spread {
         report.spread = Some(spread(scenario, seed, name)?);
     }
@@ -53,7 +56,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, Violation> {
 
 /// Runs the scenario on its workers only; for its checks.
 pub fn check(scenario: &Scenario, seed: u64) -> Result<(), Violation> {
-    World::new(scenario, seed, Admission::workers(scenario)).run()
+    World::new(scenario, (seed, 0), Admission::workers(scenario)).run()
 }
 
 /// What a flow gains by having its connections on all workers instead of one.
@@ -61,7 +64,7 @@ fn spread(scenario: &Scenario, seed: u64, name: &str) -> Result<f64, Violation> 
     let advantage = |on: Vec<usize>| {
         let mut scenario = scenario.clone();
         scenario.flows.iter_mut().filter(|flow| flow.name == name).for_each(|flow| flow.on.clone_from(&on));
-        let mut world = World::new(&scenario, seed, Admission::workers(&scenario));
+        let mut world = World::new(&scenario, (seed, 0), Admission::workers(&scenario));
         world.run()?;
         Ok(report::advantage(&scenario, &world.measured, name))
     };

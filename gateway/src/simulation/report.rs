@@ -40,6 +40,8 @@ pub struct Flow {
     pub share: f64,
     /// The same on one exact level.
     pub share_exact: f64,
+    /// The same on one exact level with other times drawn: what chance does.
+    pub share_noise: f64,
     /// Part of the time while something of it waited.
     pub wanted: f64,
     /// Waits in ns.
@@ -73,7 +75,13 @@ pub struct Level {
 const WANTS_MORE: f64 = 0.97;
 
 impl Report {
-    pub(super) fn of(scenario: &Scenario, seed: u64, run: &Measured, exact: &Measured, level: Level) -> Self {
+    pub(super) fn of(
+        scenario: &Scenario,
+        seed: u64,
+        run: &Measured,
+        [exact, noise]: [&Measured; 2],
+        level: Level,
+    ) -> Self {
         let flow = |(index, name): (usize, &str)| {
             let served = &run.flows[index];
             Flow {
@@ -83,6 +91,7 @@ impl Report {
                 gave_up: served.gave_up,
                 share: run.share(index),
                 share_exact: exact.share(index),
+                share_noise: noise.share(index),
                 wanted: run.wanted(index),
                 waits: served.waits.clone(),
             }
@@ -102,7 +111,7 @@ impl Report {
         let flow = |flow: &Flow| {
             json!({
                 "name": flow.name, "executed": flow.executed, "rejected": flow.rejected, "gaveUp": flow.gave_up,
-                "share": flow.share, "shareExact": flow.share_exact, "deviation": flow.deviation(),
+                "share": flow.share, "shareExact": flow.share_exact, "deviation": flow.deviation(), "noise": flow.noise(),
                 "wanted": flow.wanted, "waits": waits(&flow.waits),
             })
         };
@@ -130,7 +139,13 @@ impl Flow {
     /// How far its share is from that on one exact level, as a part of that.
     #[must_use]
     pub fn deviation(&self) -> f64 {
-        if self.share_exact > 0.0 { self.share / self.share_exact - 1.0 } else { 0.0 }
+        deviation(self.share, self.share_exact)
+    }
+
+    /// How far that is by chance.
+    #[must_use]
+    pub fn noise(&self) -> f64 {
+        deviation(self.share_noise, self.share_exact)
     }
 }
 
@@ -153,6 +168,10 @@ impl Level {
             wakes: each(run.wakes),
         }
     }
+}
+
+fn deviation(share: f64, from: f64) -> f64 {
+    if from > 0.0 { share / from - 1.0 } else { 0.0 }
 }
 
 /// Histograms put together.

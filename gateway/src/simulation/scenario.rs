@@ -1,12 +1,13 @@
 //! What is simulated: a level, workers, clients, and what goes wrong meanwhile. YAML that a user can write for his own
 //! cluster; `scenarios/` has examples, which the program contains.
 
-use std::fmt;
 use std::path::Path;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use usher_flowcontrol::level::Mode;
 use usher_flowcontrol::units::Nanos;
+
+pub use super::span::Span;
 
 /// A scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -190,10 +191,6 @@ pub struct Knobs {
     pub(super) lease_from: u64,
 }
 
-/// A time, written as `5ms` (ns, us, ms, s, m).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(pub Nanos);
-
 /// A file of this size was not written by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// An hour of virtual time takes minutes; beyond, nobody waits for the end.
@@ -348,45 +345,6 @@ impl TryFrom<Written> for Flow {
             patience,
             start,
         })
-    }
-}
-
-// === impl Span ===
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        Self::parse(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!("{text:?}: wanted a time up to 60m, such as 5ms, 1.5s"))
-        })
-    }
-}
-
-impl Span {
-    #[expect(clippy::cast_possible_truncation, reason = "looked at before")]
-    fn parse(text: &str) -> Option<Self> {
-        let unit = text.find(|letter: char| letter.is_ascii_alphabetic())?;
-        let (number, unit) = text.split_at(unit);
-        let nanos = match unit {
-            "ns" => 1.0,
-            "us" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            _ => return None,
-        } * number.parse::<f64>().ok()?;
-        (0.0..=3600e9).contains(&nanos).then_some(Self(Nanos(nanos as i64)))
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nanos = self.0.0;
-        match nanos {
-            _ if nanos % 1_000_000_000 == 0 => write!(formatter, "{} s", nanos / 1_000_000_000),
-            _ if nanos % 1_000_000 == 0 => write!(formatter, "{} ms", nanos / 1_000_000),
-            _ => write!(formatter, "{} ns", nanos),
-        }
     }
 }
 

@@ -77,13 +77,19 @@ const LOOK_EVERY: u64 = 512;
 type Checked = Result<(), Violation>;
 
 impl<'a> World<'a> {
-    pub(super) fn new(scenario: &'a Scenario, seed: u64, admission: Admission) -> Self {
+    /// The seed determines everything. With another second number the flows have the same queues, but times are drawn
+    /// anew.
+    pub(super) fn new(scenario: &'a Scenario, (seed, again): (u64, u64), admission: Admission) -> Self {
         let all = scenario.flows.iter().flat_map(|flow| (0..flow.count).map(move |_| flow));
         let flows: Vec<_> = all
             .enumerate()
             .map(|(index, flow)| {
                 let mut random = Random::new(seed, index as u64);
-                Asker { flow, hash: FlowHash(random.next()), random, placed: 0, first_client: 0 }
+                let hash = FlowHash(random.next());
+                if again > 0 {
+                    random = Random::new(random.next(), again);
+                }
+                Asker { flow, hash, random, placed: 0, first_client: 0 }
             })
             .collect();
         let (from, to) = (scenario.warm_up.0, scenario.duration.0);

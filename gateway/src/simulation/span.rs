@@ -1,0 +1,34 @@
+//! Times as people write them.
+
+use serde::{Deserialize, Deserializer};
+use usher_flowcontrol::units::Nanos;
+
+/// A time, written as `5ms` (ns, us, ms, s, m).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Nanos);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::parse(&text).ok_or_else(|| {
+            serde::de::Error::custom(format!("{text:?}: wanted a time up to 60m, such as 5ms, 1.5s"))
+        })
+    }
+}
+
+impl Span {
+    #[expect(clippy::cast_possible_truncation, reason = "looked at before")]
+    fn parse(text: &str) -> Option<Self> {
+        let unit = text.find(|letter: char| letter.is_ascii_alphabetic())?;
+        let (number, unit) = text.split_at(unit);
+        let nanos = match unit {
+            "ns" => 1.0,
+            "us" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            _ => return None,
+        } * number.parse::<f64>().ok()?;
+        (0.0..=3600e9).contains(&nanos).then_some(Self(Nanos(nanos as i64)))
+    }
+}
