@@ -100,8 +100,9 @@ fn seats_of_leases_keep_to_a_lowered_limit() {
 mod rules {
     use super::super::checks::Checks;
     use super::*;
+    use usher_flowcontrol::level::QueueState;
     use usher_flowcontrol::units::Nanos;
-    use usher_shards::Glance;
+    use usher_shards::{Glance, Look};
 
     fn checks() -> Checks {
         Checks::new(&small(2, ""))
@@ -138,5 +139,18 @@ mod rules {
         assert_eq!(checks.step(Nanos(1), glance, false), Ok(()));
         assert!(checks.step(Nanos::from_millis(1), glance, false).is_err());
         assert!(checks.start(Nanos(1), 1, Nanos::from_secs(3600)).is_err());
+    }
+
+    #[test]
+    fn a_queue_beyond_its_limit_and_a_seat_that_is_missing_are_seen() {
+        let checks = checks();
+        let scenario = small(2, "");
+        let look = World::new(&scenario, (1, 0), Admission::workers(&scenario)).look().expect("of workers");
+        assert_eq!((checks.look(Nanos(1), &look), checks.end(Nanos(1), &look, true)), (Ok(()), Ok(())));
+        assert!(checks.end(Nanos(1), &Look { free: look.free - 1, ..look.clone() }, true).is_err());
+        let mut long = look;
+        let queue = QueueState { waiting: 51, ..QueueState::default() };
+        long.sequenced.as_mut().expect("nobody visits").queues.push(queue);
+        assert!(checks.look(Nanos(1), &long).is_err());
     }
 }
