@@ -37,8 +37,8 @@ pub fn date() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Unix seconds of the wall clock as this turn first asked, for the validity of certificates and tokens. It follows the clock when that
-/// is set.
+/// Unix seconds of the wall clock as this turn first asked, for the validity of certificates and tokens. It follows
+/// the clock when that is set. For workers: a thread without turns would be told its first reading for ever.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the date")]
 pub fn wall() -> i64 {

@@ -24,7 +24,7 @@ pub(super) struct Sealing {
 }
 
 /// Buffers that are kept for the next turn's bytes in the clear, of all connections of a worker together: a buffer that
-/// has grown once need not grow again. At most some 300 KiB.
+/// has grown once need not grow again. At most half a MiB.
 const SPARES_MAX: usize = 16;
 
 thread_local! {
