@@ -19,8 +19,17 @@ pub(super) enum Cell {
     KnownFlow,
     /// Unsaturated, and the request line is parsed, too.
     RequestLine,
-    /// Unsaturated, from so many threads at once.
-    Threads(usize),
+    /// From so many threads at once, which share the level.
+    Threads(Load, usize),
+}
+
+/// What the threads' requests find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// As [`Cell::Unsaturated`], one request of each thread at a time.
+    Unsaturated,
+    /// As [`Cell::Saturated`].
+    Saturated,
 }
 
 /// Queues of the level and flows of the requests.
@@ -34,7 +43,7 @@ pub(super) enum Shape {
     Flows(usize),
 }
 
-/// All, in the order in which they are measured.
+/// All but those of many threads, in the order in which they are measured.
 const CELLS: &[Cell] = &[
     Cell::Clock,
     Cell::Unsaturated(Shape::Suggested),
@@ -54,13 +63,13 @@ const CELLS: &[Cell] = &[
     Cell::Widths,
     Cell::KnownFlow,
     Cell::RequestLine,
-    Cell::Threads(2),
 ];
 
 impl Cell {
     /// Those whose names begin with one of `wanted`, or are it; all if nothing is wanted.
-    pub(super) fn chosen(wanted: &[String]) -> Result<Vec<Self>, Failure> {
-        let names: Vec<String> = CELLS.iter().map(ToString::to_string).collect();
+    pub(super) fn chosen(wanted: &[String], cores: usize) -> Result<Vec<Self>, Failure> {
+        let cells = Self::all(cores);
+        let names: Vec<String> = cells.iter().map(ToString::to_string).collect();
         // `unsaturated` is a cell, and the beginning of others.
         let fits = |name: &str, word: &String| {
             if names.contains(word) { name == word } else { name.starts_with(word.as_str()) }
@@ -69,12 +78,37 @@ impl Cell {
             return Err(format!("there is no cell {unknown:?}; there are {}", names.join(", ")).into());
         }
         let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|word| fits(name, word));
-        Ok(CELLS.iter().zip(&names).filter(|(_, name)| chosen(name)).map(|(cell, _)| *cell).collect())
+        Ok(cells.iter().zip(&names).filter(|(_, name)| chosen(name)).map(|(cell, _)| *cell).collect())
     }
 
-    /// Whether usher is measured: the core is one thread's.
-    pub(super) fn is_ours(self) -> bool {
-        !matches!(self, Self::Threads(_))
+    /// On a machine with so many cores: threads double up to one for each.
+    fn all(cores: usize) -> Vec<Self> {
+        let doubled = std::iter::successors(Some(1), |threads| Some(threads * 2));
+        let mut counts: Vec<usize> = doubled.take_while(|threads| *threads < cores).collect();
+        counts.push(cores.max(2)); // two threads can always be tried
+        let mut cells = CELLS.to_vec();
+        for load in [Load::Unsaturated, Load::Saturated] {
+            cells.extend(counts.iter().map(|threads| Self::Threads(load, *threads)));
+        }
+        cells
+    }
+
+    /// Whether its threads share a level.
+    pub(super) fn is_shared(self) -> bool {
+        matches!(self, Self::Threads(..))
+    }
+
+    /// Of many threads: the cell with one.
+    pub(super) fn alone(self) -> Option<Self> {
+        match self {
+            Self::Threads(load, 2..) => Some(Self::Threads(load, 1)),
+            _ => None,
+        }
+    }
+
+    /// Whether callgrind's count means something: it runs one thread at a time, and others would spin meanwhile.
+    pub(super) fn is_counted(self) -> bool {
+        self != Self::Clock && self.alone().is_none()
     }
 
     /// Whether kube-apiserver's implementation is: it knows nothing of connections, and parses elsewhere.
@@ -93,8 +127,8 @@ impl Cell {
             }
             Self::KnownFlow => "as unsaturated, but of one flow, whose hash the connection remembers".into(),
             Self::RequestLine => "as unsaturated, and method and target are parsed each time".into(),
-            Self::Threads(threads) => {
-                format!("as unsaturated, from {threads} threads at once; wall time over all decisions")
+            Self::Threads(load, threads) => {
+                format!("as {load}, {threads} threads that share a level; wall time over all decisions")
             }
         }
     }
@@ -107,7 +141,7 @@ impl fmt::Display for Cell {
             Self::Widths => return f.write_str("widths"),
             Self::KnownFlow => return f.write_str("known-flow"),
             Self::RequestLine => return f.write_str("request-line"),
-            Self::Threads(threads) => return write!(f, "threads-{threads}"),
+            Self::Threads(load, threads) => return write!(f, "threads-{load}-{threads}"),
             Self::Unsaturated(shape) => ("unsaturated", shape),
             Self::Saturated(shape) => ("saturated", shape),
         };
@@ -116,6 +150,15 @@ impl fmt::Display for Cell {
             Shape::Queues(queues) => write!(f, "{name}-queues-{queues}"),
             Shape::Flows(flows) => write!(f, "{name}-flows-{flows}"),
         }
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsaturated => "unsaturated",
+            Self::Saturated => "saturated",
+        })
     }
 }
 
@@ -131,19 +174,22 @@ impl fmt::Display for Shape {
 
 #[cfg(test)]
 mod tests {
-    use super::{CELLS, Cell};
+    use super::Cell;
 
     #[test]
     fn cells_are_chosen_by_name_or_by_the_beginnings_of_their_names() {
-        let names = |wanted: &[&str]| {
+        let names = |wanted: &[&str], cores| {
             let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-            let cells = Cell::chosen(&wanted).expect("known names");
+            let cells = Cell::chosen(&wanted, cores).expect("known names");
             cells.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(names(&["unsaturated", "saturated-f"]).len(), 5);
-        assert_eq!(names(&["unsat"]).len(), 5);
-        assert_eq!(names(&["threads-2", "clock"]), ["clock", "threads-2"]);
-        assert_eq!(names(&[]).len(), CELLS.len());
-        assert!(Cell::chosen(&["nowhere".into()]).is_err());
+        assert_eq!(names(&["unsaturated", "saturated-f"], 2).len(), 5);
+        assert_eq!(names(&["unsat"], 2).len(), 5);
+        assert_eq!(names(&["threads-saturated-2", "clock"], 2), ["clock", "threads-saturated-2"]);
+        let three = ["threads-saturated-1", "threads-saturated-2", "threads-saturated-3"];
+        assert_eq!(names(&["threads-sat"], 3), three);
+        assert_eq!(names(&["threads-u"], 1), ["threads-unsaturated-2"]);
+        assert_eq!(names(&[], 4).len(), Cell::all(4).len());
+        assert!(Cell::chosen(&["nowhere".into()], 2).is_err());
     }
 }

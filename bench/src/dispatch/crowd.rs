@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use usher_flowcontrol::controller::{Class, Controller, FlowCache, LevelId, User};
-use usher_flowcontrol::estimate::{self, Basis, Facts, Statistics, Stats};
+use usher_flowcontrol::controller::{LevelId, User};
 use usher_flowcontrol::level::{Finish, Ticket, Verdict};
 use usher_flowcontrol::request_info::RequestInfo;
-use usher_flowcontrol::units::{Nanos, Seats, Work};
+use usher_flowcontrol::units::{Nanos, Seats};
 
+use super::clients::{Clients, Core};
 use super::plan::{LEVEL, Plan};
 use crate::Failure;
 
@@ -15,13 +15,9 @@ use crate::Failure;
 pub(super) struct Crowd<'a> {
     plan: &'a Plan,
     core: Core,
-    infos: Vec<RequestInfo<'a>>,
+    clients: Clients<'a>,
     /// Parse each request's line anew.
     parses: bool,
-    /// Each client's next user. Client `c` has the users `c`, `c + clients`, `c + 2 clients` and so on in turn.
-    users: Vec<usize>,
-    /// Of the next request.
-    line: usize,
     /// Requests so far.
     arrived: u64,
     /// In the order in which they began, with their clients.
@@ -31,36 +27,14 @@ pub(super) struct Crowd<'a> {
     turned_away: u64,
 }
 
-/// What decides: of a worker's all that has to do with it.
-struct Core {
-    controller: Controller,
-    statistics: Statistics,
-    /// Flows that the connection remembers: all requests come over one.
-    flows: FlowCache,
-}
-
-/// Pods, and bytes of each: five of them are a seat.
-const PODS: i64 = 5_000;
-const POD_BYTES: i64 = 20_000;
-
 impl<'a> Crowd<'a> {
     /// All clients but one have sent their requests.
     pub(super) fn new(plan: &'a Plan, now: Nanos) -> Result<Self, Failure> {
-        let mut core = Core {
-            controller: Controller::new(now, plan.server_limit),
-            statistics: Statistics::default(),
-            flows: FlowCache::default(),
-        };
-        core.controller.configure(now, &plan.schemas, &plan.levels);
-        core.statistics.report(now, b"pods", PODS, POD_BYTES);
-        let infos = plan.lines.iter().map(|(method, target)| RequestInfo::parse(method, target));
         let mut crowd = Self {
             plan,
-            core,
-            infos: infos.collect::<Result<_, _>>().map_err(|error| format!("the plan's lines: {error}"))?,
+            core: Core::new(plan, now),
+            clients: Clients::new(plan)?,
             parses: false,
-            users: (0..plan.clients).map(|client| client % plan.users.len()).collect(),
-            line: 0,
             arrived: 0,
             executing: VecDeque::with_capacity(1024),
             free: None,
@@ -89,16 +63,16 @@ impl<'a> Crowd<'a> {
     }
 
     fn arrive(&mut self, now: Nanos, client: usize) {
-        let user = User { name: &self.plan.users[self.users[client]], groups: &self.plan.groups };
         let tag = client as u64;
+        let (user, line) = self.clients.next(client);
         let verdict = if self.parses {
-            let (method, target) = self.plan.lines[self.line];
+            let (method, target) = self.plan.lines[line];
             match RequestInfo::parse(method, target) {
                 Ok(info) => self.core.ask(now, user, &info, tag),
                 Err(_) => return self.turned_away += 1,
             }
         } else {
-            self.core.ask(now, user, &self.infos[self.line], tag)
+            self.core.ask(now, user, self.clients.info(line), tag)
         };
         match verdict {
             (level, Verdict::Execute(ticket)) => self.executing.push_back((level, ticket, client)),
@@ -106,9 +80,6 @@ impl<'a> Crowd<'a> {
             (_, Verdict::Reject(_)) => self.turned_away += 1,
         }
         self.arrived += 1;
-        self.line = if self.line + 1 == self.plan.lines.len() { 0 } else { self.line + 1 };
-        let next = self.users[client] + self.plan.clients;
-        self.users[client] = if next < self.plan.users.len() { next } else { client % self.plan.users.len() };
     }
 
     fn finish(&mut self, now: Nanos) {
@@ -126,11 +97,12 @@ impl<'a> Crowd<'a> {
     /// The width of each line's requests.
     pub(super) fn widths(&self, now: Nanos) -> Vec<Seats> {
         let user = User { name: &self.plan.users[0], groups: &self.plan.groups };
-        let width = |info| {
+        let width = |line| {
+            let info = self.clients.info(line);
             let class = self.core.controller.classify(user, info);
             self.core.estimate(now, &class, info).max_seats()
         };
-        self.infos.iter().map(width).collect()
+        (0..self.plan.lines.len()).map(width).collect()
     }
 
     /// An error unless every request was decided upon at its level, none was turned away, and all clients but one wait
@@ -152,23 +124,5 @@ impl<'a> Crowd<'a> {
             .into());
         }
         Ok(waiting)
-    }
-}
-
-impl Core {
-    /// From the digest to the verdict.
-    fn ask(&mut self, now: Nanos, user: User<'_>, info: &RequestInfo<'_>, tag: u64) -> (LevelId, Verdict) {
-        let class = self.controller.classify_cached(&mut self.flows, user, info);
-        let work = self.estimate(now, &class, info);
-        (class.level, self.controller.arrive(now, &class, work, tag))
-    }
-
-    fn estimate(&self, now: Nanos, class: &Class, info: &RequestInfo<'_>) -> Work {
-        let statistics = match Basis::of(info) {
-            Basis::Statistics => self.statistics.of(now, info),
-            Basis::Watches | Basis::Nothing => Stats::Absent,
-        };
-        let max_seats = self.controller.max_seats(class.level);
-        estimate::work(info, &Facts { statistics, watches: 0, max_seats, consistent_reads: true })
     }
 }

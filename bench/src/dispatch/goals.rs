@@ -26,4 +26,16 @@ pub(super) const GOALS: &[Goal] = &[
         relative_to: Base::Cell("saturated-queues-128"),
         at_most: 1.1,
     },
+    Goal {
+        cell: "threads-unsaturated-2",
+        metric: MEAN,
+        relative_to: Base::Cell("threads-unsaturated-1"),
+        at_most: 1.0 / 1.7,
+    },
+    Goal {
+        cell: "threads-saturated-2",
+        metric: MEAN,
+        relative_to: Base::Cell("threads-saturated-1"),
+        at_most: 1.0,
+    },
 ];

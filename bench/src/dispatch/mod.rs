@@ -2,8 +2,8 @@
 //!
 //! A decision is: classify a request whose digest (user and request info) is there, find its flow, estimate its width,
 //! let it arrive, execute nothing, finish. Here it is made by the core as a worker makes it, on the same objects and for
-//! the same requests as by the Go package `k8s.io/apiserver/pkg/util/flowcontrol` (`bench/peer`). Rounds are interleaved;
-//! what counts is the ratio within a round. `bench/README.md` says what each number means.
+//! the same requests as by the Go package `k8s.io/apiserver/pkg/util/flowcontrol` (`bench/peer`), on one thread by itself or
+//! on many that share a level. Rounds are interleaved; what counts is the ratio within a round. `bench/README.md` says what each number means.
 
 use std::path::PathBuf;
 
@@ -12,6 +12,7 @@ use usher_tests::cluster::programs::root;
 
 pub mod allocations;
 mod cells;
+mod clients;
 mod crowd;
 mod distributions;
 mod goals;
@@ -19,6 +20,7 @@ mod instructions;
 mod peer;
 mod plan;
 mod usher;
+mod workers;
 
 use cells::Cell;
 use distributions::Distributions;
@@ -72,6 +74,8 @@ const MAX: Metric = Metric::plain("max");
 const ALLOCATIONS: Metric = Metric::less("allocations");
 const WAITING: Metric = Metric::plain("waiting");
 const INSTRUCTIONS: Metric = Metric::plain("instructions");
+/// Decisions in the same time, over those of one thread.
+const TIMES_ONE: Metric = Metric::more("times one thread");
 
 /// What a round of one contestant has found.
 struct Round {
@@ -88,7 +92,8 @@ struct Round {
 /// # Errors
 /// If the peer does not build, or any request was turned away or lost: such a figure would mean nothing.
 pub fn run(mut options: Options) -> Result<(), Failure> {
-    let cells = Cell::chosen(&options.cells)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cells = Cell::chosen(&options.cells, cores)?;
     if let Some(decisions) = options.spin {
         let [cell] = cells[..] else { return Err("--spin wants one cell".into()) };
         return usher::spin(cell, decisions);
@@ -108,13 +113,12 @@ pub fn run(mut options: Options) -> Result<(), Failure> {
     let earlier = bench.options.compare.as_deref().map(Report::read).transpose()?;
     let mut report = Report::new(bench.about());
     let mut distributions = Distributions::begin();
-    for cell in cells {
+    for (cell, rows) in bench.rounds(&cells, &mut distributions)? {
         println!("\n{cell}: {}", cell.about());
-        let rows = bench.measure(cell, &mut distributions).map_err(|failure| format!("{cell}: {failure}"))?;
         print!("{}", table::cell(&rows, GO));
         report.add(&cell.to_string(), rows);
-        report.write(&bench.folder.join("result.json"))?;
     }
+    report.write(&bench.folder.join("result.json"))?;
     distributions.write(&bench.folder)?;
     if !bench.options.quick {
         println!("\n{}", judged::judge(&report, goals::GOALS));
@@ -137,25 +141,50 @@ struct Bench {
 }
 
 impl Bench {
-    fn measure(&self, cell: Cell, distributions: &mut Distributions) -> Result<Vec<Row>, Failure> {
+    /// All rounds of all cells. A round is one of every cell, so that what disturbs the machine for a while disturbs all
+    /// alike; each begins with another cell.
+    fn rounds(
+        &self,
+        cells: &[Cell],
+        distributions: &mut Distributions,
+    ) -> Result<Vec<(Cell, Vec<Row>)>, Failure> {
+        let mut all: Vec<_> = cells.iter().map(|cell| (*cell, Vec::new())).collect();
+        for round in 0..self.options.runs as usize {
+            println!("round {} of {}", round + 1, self.options.runs);
+            for turn in 0..all.len() {
+                let place = (round + turn) % all.len();
+                let (cell, rows) = &mut all[place];
+                self.round(*cell, rows, distributions).map_err(|failure| format!("{cell}: {failure}"))?;
+            }
+        }
+        for (cell, rows) in all.iter_mut().filter(|(cell, _)| self.counts && cell.is_counted()) {
+            let count = instructions::count(*cell, &self.folder)?;
+            rows.iter_mut()
+                .filter(|row| row.contestant == USHER)
+                .for_each(|row| row.push(INSTRUCTIONS, count));
+        }
+        compare_with_one_thread(&mut all);
+        Ok(all)
+    }
+
+    /// One round of a cell.
+    fn round(
+        &self,
+        cell: Cell,
+        rows: &mut Vec<Row>,
+        distributions: &mut Distributions,
+    ) -> Result<(), Failure> {
         if cell == Cell::Clock {
-            return Ok([usher::clock(self.options.runs)].into());
+            row(rows, USHER).push(MEAN, usher::clock());
+            return Ok(());
         }
         let plan = Plan::of(cell);
-        let mut ours = Row::new(USHER);
-        let mut theirs = Row::new(GO);
-        for _ in 0..self.options.runs {
-            if cell.is_ours() {
-                note(&mut ours, cell, &usher::measure(cell, &plan, self.options.millis)?, distributions)?;
-            }
-            if let Some(peer) = self.peer.as_ref().filter(|_| cell.is_theirs()) {
-                note(&mut theirs, cell, &peer.measure(&plan, self.options.millis)?, distributions)?;
-            }
+        let millis = self.options.millis;
+        note(row(rows, USHER), cell, &usher::measure(cell, &plan, millis)?, distributions)?;
+        if let Some(peer) = self.peer.as_ref().filter(|_| cell.is_theirs()) {
+            note(row(rows, GO), cell, &peer.measure(&plan, millis)?, distributions)?;
         }
-        if self.counts && cell.is_ours() {
-            ours.push(INSTRUCTIONS, instructions::count(cell, &self.folder)?);
-        }
-        Ok([ours, theirs].into_iter().filter(|row| !row.series.is_empty()).collect())
+        Ok(())
     }
 
     fn about(&self) -> serde_json::Value {
@@ -165,6 +194,33 @@ impl Bench {
             "milliseconds": self.options.millis,
             "quick": self.options.quick,
         })
+    }
+}
+
+/// The row of a contestant, made when he is first measured.
+fn row<'a>(rows: &'a mut Vec<Row>, contestant: &str) -> &'a mut Row {
+    let place = rows.iter().position(|row| row.contestant == contestant).unwrap_or_else(|| {
+        rows.push(Row::new(contestant));
+        rows.len() - 1
+    });
+    &mut rows[place]
+}
+
+/// Notes for every cell of many threads, round by round, what they did more than one.
+fn compare_with_one_thread(all: &mut [(Cell, Vec<Row>)]) {
+    for place in 0..all.len() {
+        let Some(alone) = all[place].0.alone() else { continue };
+        let Some(alone) = all.iter().find(|(cell, _)| *cell == alone).map(|(_, rows)| rows.clone()) else {
+            continue;
+        };
+        for row in &mut all[place].1 {
+            let Some(one) = alone.iter().find(|one| one.contestant == row.contestant) else { continue };
+            let rounds =
+                |row: &Row| row.series(MEAN.name).map(|means| means.rounds.clone()).unwrap_or_default();
+            for (one, many) in rounds(one).iter().zip(rounds(row)) {
+                row.push(TIMES_ONE, one / many);
+            }
+        }
     }
 }
 

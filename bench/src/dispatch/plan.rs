@@ -6,7 +6,7 @@ use usher_flowcontrol::objects::{
 };
 use usher_flowcontrol::units::Seats;
 
-use super::cells::{Cell, Shape};
+use super::cells::{Cell, Load, Shape};
 
 /// Objects, requests and clients of a cell.
 #[derive(Clone, Debug)]
@@ -55,14 +55,18 @@ impl Plan {
             Cell::KnownFlow => plan.users = users(1),
             Cell::Unsaturated(shape) => plan.shape(shape),
             Cell::Saturated(shape) => {
-                (plan.server_limit, plan.clients) = (EIGHT_SEATS, WAITING + 8);
+                plan.saturate();
                 plan.shape(shape);
             }
             Cell::Widths => {
                 (plan.server_limit, plan.clients) = (SOME_SEATS, WAITING + 16);
                 plan.lines = [GET].into_iter().chain(LISTS).collect();
             }
-            Cell::Threads(threads) => (plan.clients, plan.threads) = (threads, threads),
+            Cell::Threads(Load::Unsaturated, threads) => (plan.clients, plan.threads) = (threads, threads),
+            Cell::Threads(Load::Saturated, threads) => {
+                plan.saturate();
+                plan.threads = threads;
+            }
         }
         plan
     }
@@ -93,6 +97,10 @@ impl Plan {
             (limited.lendable_percent, limited.borrowing_limit_percent) = (Some(0), Some(0));
         }
         plan
+    }
+
+    fn saturate(&mut self) {
+        (self.server_limit, self.clients) = (EIGHT_SEATS, WAITING + 8);
     }
 
     fn shape(&mut self, shape: Shape) {

@@ -1,4 +1,4 @@
-//! usher's side: the core on this thread, with the clock that a worker reads.
+//! usher's side: the core on this thread, with the clock that a worker reads. On more threads: [`super::workers`].
 
 use std::hint::black_box;
 
@@ -8,9 +8,8 @@ use usher_flowcontrol::units::{Nanos, Seats};
 use super::cells::Cell;
 use super::crowd::Crowd;
 use super::plan::Plan;
-use super::{MEAN, Round, USHER, allocations, distributions};
+use super::{Round, allocations, distributions, workers};
 use crate::Failure;
-use crate::report::Row;
 
 /// Decisions before anything is measured: as many requests and queues have been in use as ever will be.
 const WARM: u64 = 20_000;
@@ -19,6 +18,9 @@ const BATCH: u64 = 1_000;
 
 /// Half of the time decisions one after another, half of it each by itself.
 pub(super) fn measure(cell: Cell, plan: &Plan, millis: u32) -> Result<Round, Failure> {
+    if cell.is_shared() {
+        return workers::measure(plan, millis);
+    }
     let half = Nanos::from_millis(i64::from(millis) / 2);
     let mut crowd = crowd(cell, plan)?;
     decide(&mut crowd, WARM);
@@ -45,21 +47,20 @@ pub(super) fn measure(cell: Cell, plan: &Plan, millis: u32) -> Result<Round, Fai
 }
 
 /// What a reading of the clock costs.
-pub(super) fn clock(runs: u32) -> Row {
+pub(super) fn clock() -> f64 {
     const READINGS: u64 = 1_000_000;
-    let mut row = Row::new(USHER);
-    for _ in 0..runs {
-        let began = ring::precise();
-        let mut last = began;
-        (0..READINGS).for_each(|_| last = black_box(ring::precise()));
-        row.push(MEAN, per(nanos(last - began), READINGS));
-    }
-    row
+    let began = ring::precise();
+    let mut last = began;
+    (0..READINGS).for_each(|_| last = black_box(ring::precise()));
+    per(nanos(last - began), READINGS)
 }
 
 /// Only decides, for callgrind.
 pub(super) fn spin(cell: Cell, decisions: u64) -> Result<(), Failure> {
     let plan = Plan::of(cell);
+    if cell.is_shared() {
+        return workers::spin(&plan, decisions);
+    }
     let mut crowd = crowd(cell, &plan)?;
     let now = decide(&mut crowd, decisions);
     crowd.check(now).map(|_| ())
@@ -89,11 +90,11 @@ fn decide(crowd: &mut Crowd<'_>, decisions: u64) -> Nanos {
     now
 }
 
-fn nanos(span: Nanos) -> u64 {
+pub(super) fn nanos(span: Nanos) -> u64 {
     u64::try_from(span.0).unwrap_or(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a second")]
-fn per(amount: u64, decisions: u64) -> f64 {
+pub(super) fn per(amount: u64, decisions: u64) -> f64 {
     amount as f64 / decisions as f64
 }
