@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use usher_flowcontrol::controller::{Class, Controller, LevelId, User};
 use usher_flowcontrol::dump::{self, Details};
 use usher_flowcontrol::flow::Method;
-use usher_flowcontrol::level::{Finish, QueueState, Reason, Ticket, Verdict};
+use usher_flowcontrol::level::{Dispatched, Event, Finish, QueueState, Reason, Ticket, Verdict};
 use usher_flowcontrol::objects::defaults;
 use usher_flowcontrol::request_info::{Query, RequestInfo};
 use usher_flowcontrol::snapshot::{Level, Queue, Request, Snapshot};
@@ -99,8 +99,11 @@ impl<'a> Replay<'a> {
             "pass" => {}
             other => return Err(format!("unknown operation {other}")),
         }
-        let started: Vec<&str> = std::iter::from_fn(|| self.controller.next_dispatched())
-            .map(|(_, dispatched)| self.requests[usize::try_from(dispatched.tag).unwrap_or(0)].id)
+        let started: Vec<&str> = std::iter::from_fn(|| self.controller.next_event())
+            .map(|(_, event)| match event {
+                Event::Dispatched(Dispatched { tag, .. }) | Event::Rejected { tag, .. } => tag,
+            })
+            .map(|tag| self.requests[usize::try_from(tag).unwrap_or(0)].id)
             .collect();
         let expected = list(event, "then_start")?;
         if started.len() == expected.len() && expected.iter().all(|id| started.iter().any(|ours| id == ours))

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use usher_flowcontrol::controller::{Class, Controller, LevelId, User};
-use usher_flowcontrol::level::{Reason, Ticket, Verdict};
+use usher_flowcontrol::level::{Event, Reason, Ticket, Verdict};
 use usher_flowcontrol::objects::defaults;
 use usher_flowcontrol::reply::{LEVEL_UID_HEADER, Reply, RequestLabels, SCHEMA_UID_HEADER};
 use usher_flowcontrol::request_info::RequestInfo;
@@ -192,7 +192,7 @@ impl<'a> Server<'a> {
     /// Sends on what left its queue; its ids.
     fn dispatch(&mut self) -> Result<Vec<&'a str>, String> {
         let mut started = Vec::new();
-        while let Some((_, dispatched)) = self.controller.next_dispatched() {
+        while let Some((_, Event::Dispatched(dispatched))) = self.controller.next_event() {
             let place = usize::try_from(dispatched.tag).map_err(|error| error.to_string())?;
             self.reach_upstream(place)?;
             started.push(self.exchanges[place].id);
@@ -278,7 +278,7 @@ impl<'a> Server<'a> {
     }
 
     /// Every counter that grew, as the vectors write it.
-    fn counters(&self) -> Vec<String> {
+    fn counters(&mut self) -> Vec<String> {
         let mut grown: Vec<Value> = self
             .counters
             .iter()

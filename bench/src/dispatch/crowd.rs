@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use usher_flowcontrol::controller::{LevelId, User};
-use usher_flowcontrol::level::{Finish, Ticket, Verdict};
+use usher_flowcontrol::level::{Event, Finish, Ticket, Verdict};
 use usher_flowcontrol::request_info::RequestInfo;
 use usher_flowcontrol::units::{Nanos, Seats};
 
@@ -88,7 +88,7 @@ impl<'a> Crowd<'a> {
             self.turned_away += 1; // Nothing in a plan lingers.
         }
         self.free = Some(client);
-        while let Some((level, next)) = self.core.controller.next_dispatched() {
+        while let Some((level, Event::Dispatched(next))) = self.core.controller.next_event() {
             let client = usize::try_from(next.tag).unwrap_or(0);
             self.executing.push_back((level, next.ticket, client));
         }
@@ -107,7 +107,7 @@ impl<'a> Crowd<'a> {
 
     /// An error unless every request was decided upon at its level, none was turned away, and all clients but one wait
     /// or execute; which they do as the plan has it. How many wait.
-    pub(super) fn check(&self, now: Nanos) -> Result<usize, Failure> {
+    pub(super) fn check(&mut self, now: Nanos) -> Result<usize, Failure> {
         if self.turned_away > 0 {
             return Err(format!("{} of {} requests were turned away", self.turned_away, self.arrived).into());
         }

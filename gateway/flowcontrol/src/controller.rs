@@ -3,7 +3,11 @@
 //! This is what a worker owns. It keeps the compiled [`crate::plan`], the levels (those that are going
 //! away too, until they are empty), the seat-demand statistics, the limits and the borrowing between
 //! levels, the Retry-After of each level, and the counts that operators watch. It decides; the worker
-//! acts. Drain [`Controller::next_dispatched`] after every call that takes `&mut self`.
+//! acts. Drain [`Controller::next_event`] (and where workers share levels [`Controller::next_wake`]) after every
+//! call that takes `&mut self`.
+//!
+//! One worker alone has the whole of each [`Level`]. Several have a controller each, over the [`Part`]s of levels
+//! that they share; one more, the coordinator's, watches the levels as a whole and moves seats between them.
 
 mod configure;
 mod explain;
@@ -17,9 +21,12 @@ pub use explain::{Explanation, Refusal};
 pub use flow_cache::FlowCache;
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::flow::Method;
-use crate::level::{self, Arrival, Dispatched, Finish, Mode, Phase, Reason, Ticket, Verdict};
+use crate::level::{
+    self, Arrival, Dispatched, Event, Finish, Level, Mode, Part, Phase, Reason, Ticket, Verdict,
+};
 use crate::limits::as_f64;
 use crate::meters::CrowdMeters;
 use crate::plan::Plan;
@@ -60,26 +67,28 @@ pub struct Class {
 
 /// Every priority level of one worker.
 #[derive(Debug)]
-pub struct Controller {
+pub struct Controller<P = Level> {
     /// Seats of the server.
     server_limit: Seats,
     plan: Plan,
     /// Counts the configurations.
     generation: u64,
-    levels: Levels,
+    levels: Levels<P>,
     schemas: Schemas,
     crowd: CrowdMeters,
     /// Of the last adjustment.
     fair_proportion: f64,
     /// When that was.
     adjusted_at: Nanos,
-    /// Requests that left a queue to run, until they are handed out.
-    dispatched: VecDeque<(LevelId, Dispatched)>,
+    /// What became of requests that had to wait, until it is handed out.
+    events: VecDeque<(LevelId, Event)>,
+    /// Workers that are to be woken, until they are handed out.
+    wakes: Vec<usize>,
 }
 
 // === impl Controller: where a request belongs ===
 
-impl Controller {
+impl<P: Part> Controller<P> {
     /// Which schema, level and flow.
     #[must_use]
     pub fn classify(&self, user: User<'_>, request: &RequestInfo<'_>) -> Class {
@@ -152,7 +161,7 @@ impl Controller {
 
 // === impl Controller: from arrival to the end ===
 
-impl Controller {
+impl<P: Part> Controller<P> {
     /// A classified request asks for its seats. One whose level is gone since it was classified is
     /// turned away: classify under the configuration in force.
     pub fn arrive(&mut self, now: Nanos, class: &Class, work: Work, tag: u64) -> Verdict {
@@ -162,12 +171,11 @@ impl Controller {
         let work = level::believed(work);
         let seats = work.max_seats();
         schema.meters.widths.observe(as_f64(seats));
-        let before = entry.demand_now();
+        let before = entry.level.totals();
         let verdict = entry.level.arrive(now, Arrival { flow: class.flow, work, tag });
         if let Verdict::Execute(ticket) | Verdict::Wait(ticket) = verdict {
             entry.board(ticket, Ride::of(class, seats));
-            // It counts in full for a moment, even if it is dispatched with fewer final seats.
-            entry.integrator.set_seats(now, before + seats);
+            entry.crest(now, before, seats);
         }
         match verdict {
             Verdict::Execute(ticket) => {
@@ -179,7 +187,7 @@ impl Controller {
                 self.crowd.executing(now, class.mutating, true);
             }
             Verdict::Wait(ticket) => {
-                schema.meters.enqueued(seats, entry.queue_length(ticket));
+                schema.meters.enqueued(seats, entry.level.queue_length(ticket));
                 self.crowd.waiting(now, class.mutating, true);
             }
             Verdict::Reject(why) => schema.meters.rejected(why, Nanos::ZERO),
@@ -201,7 +209,9 @@ impl Controller {
         let Some(entry) = self.levels.get_mut(level) else { return false };
         let Some(request) = entry.in_phase(ticket, Phase::Waiting) else { return false };
         let ride = entry.ride(ticket);
-        entry.level.cancel(now, ticket, why);
+        if !entry.level.cancel(now, ticket, why) {
+            return false; // decided elsewhere in this very moment: the event is on its way
+        }
         let meters = &mut self.schemas.get_mut(ride.schema).meters;
         meters.dequeued(ride.seats);
         meters.rejected(why, now - request.arrived);
@@ -236,16 +246,33 @@ impl Controller {
         self.settle(now, level);
     }
 
-    /// The next request that left a queue to run, at whatever level, in order of dispatch.
-    pub fn next_dispatched(&mut self) -> Option<(LevelId, Dispatched)> {
-        self.dispatched.pop_front()
+    /// Once a turn, and when another worker has woken this one: looks at what others left at shared levels.
+    pub fn poll(&mut self, now: Nanos) {
+        for id in self.levels.all() {
+            if let Some(entry) = self.levels.get_mut(id) {
+                entry.level.poll(now);
+                self.settle(now, id);
+            }
+        }
+    }
+
+    /// What became of the next request that had to wait, at whatever level, in order.
+    pub fn next_event(&mut self) -> Option<(LevelId, Event)> {
+        self.events.pop_front()
+    }
+
+    /// The next worker to be woken: others have left something for it at a level that it shares.
+    pub fn next_wake(&mut self) -> Option<usize> {
+        self.wakes.pop()
     }
 
     /// Counts a request turned away at `unix_second` and says how many seconds its client shall wait.
     pub fn retry_after(&mut self, unix_second: i64, level: LevelId) -> u32 {
         self.levels.get_mut(level).map_or(1, |entry| {
-            entry.retry_after.record(unix_second);
-            entry.retry_after.seconds()
+            entry.level.turned_away().unwrap_or_else(|| {
+                entry.retry_after.record(unix_second);
+                entry.retry_after.seconds()
+            })
         })
     }
 
@@ -259,14 +286,26 @@ impl Controller {
     /// Something happened at a level: collects what may run now, and counts.
     fn settle(&mut self, now: Nanos, id: LevelId) {
         let Some(entry) = self.levels.get_mut(id) else { return };
-        while let Some(next) = entry.level.next_dispatched() {
-            let ride = entry.ride(next.ticket);
+        while let Some(event) = entry.level.next_event() {
+            let (Event::Dispatched(Dispatched { ticket, .. }) | Event::Rejected { ticket, .. }) = event;
+            let ride = entry.ride(ticket);
             let meters = &mut self.schemas.get_mut(ride.schema).meters;
             meters.dequeued(ride.seats);
-            meters.started(entry.seats_of(next.ticket), entry.waited(next.ticket));
             self.crowd.waiting(now, ride.mutating, false);
-            self.crowd.executing(now, ride.mutating, true);
-            self.dispatched.push_back((id, next));
+            match event {
+                Event::Dispatched(_) => {
+                    meters.started(entry.seats_of(ticket), entry.waited(ticket));
+                    self.crowd.executing(now, ride.mutating, true);
+                }
+                // What was decided elsewhere was decided at once, but for the moment that it took to be heard of.
+                Event::Rejected { why, .. } => meters.rejected(why, Nanos::ZERO),
+            }
+            self.events.push_back((id, event));
+        }
+        while let Some(worker) = entry.level.next_wake() {
+            if !self.wakes.contains(&worker) {
+                self.wakes.push(worker);
+            }
         }
         if let Some((blocked, times)) = entry.newly_blocked() {
             self.schemas.get_mut(blocked.schema).meters.not_accommodated += times;
@@ -277,11 +316,11 @@ impl Controller {
 }
 
 /// The level and schema of a class, unless the configuration has moved on without them.
-fn find<'a>(
-    levels: &'a mut Levels,
+fn find<'a, P: Part>(
+    levels: &'a mut Levels<P>,
     schemas: &'a mut Schemas,
     class: &Class,
-) -> Option<(&'a mut Entry, &'a mut schemas::Schema)> {
+) -> Option<(&'a mut Entry<P>, &'a mut schemas::Schema)> {
     let entry = levels.get_mut(class.level).filter(|entry| entry.since <= class.generation)?;
     let schema = schemas.find_mut(class.schema).filter(|schema| schema.since <= class.generation)?;
     (schema.level == class.level).then_some((entry, schema))

@@ -5,9 +5,11 @@
 //! handed out by [`Level::next_dispatched`]: drain it after every call that takes `&mut self`.
 
 mod outside;
+mod part;
 mod snapshot;
 
 pub use crate::queueset::{Epochs, LastDispatch, Phase};
+pub use part::{Event, Held, Part, Picture, Totals};
 pub use snapshot::{QueueState, RequestState};
 
 use alloc::collections::VecDeque;

@@ -15,7 +15,7 @@ pub use histogram::{Distribution, Histogram, TimingHistogram};
 
 use alloc::sync::Arc;
 
-use crate::level::{Level, Mode, Reason};
+use crate::level::{Mode, Reason, Totals};
 use crate::limits::as_f64;
 use crate::units::{Nanos, Seats};
 
@@ -169,6 +169,23 @@ impl SchemaMeters {
         self.executing_seats = self.executing_seats.saturating_sub(seats.0);
     }
 
+    /// Adds what another worker counted of the same schema at the same level.
+    pub fn add(&mut self, other: &Self) {
+        let Self { level: _, schema: _, rejected, dispatched, waiting, waiting_seats, .. } = self;
+        rejected.iter_mut().zip(other.rejected).for_each(|(sum, more)| *sum += more);
+        *dispatched += other.dispatched;
+        *waiting += other.waiting;
+        *waiting_seats += other.waiting_seats;
+        self.executing += other.executing;
+        self.executing_seats += other.executing_seats;
+        self.wait.iter_mut().zip(&other.wait).for_each(|(sum, more)| sum.add(more));
+        self.execution.iter_mut().zip(&other.execution).for_each(|(sum, more)| sum.add(more));
+        self.queue_lengths.add(&other.queue_lengths);
+        self.watch_counts.add(&other.watch_counts);
+        self.widths.add(&other.widths);
+        self.not_accommodated += other.not_accommodated;
+    }
+
     /// Nothing of this schema is under way at the level.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -198,14 +215,14 @@ impl LevelMeters {
 
     /// The level's shape or limit has changed. `server`: seats of the server, the yardstick of a level
     /// that has none.
-    pub fn reconfigured(&mut self, now: Nanos, level: &Level, server: Seats) {
-        let room = match level.mode() {
+    pub fn reconfigured(&mut self, now: Nanos, mode: Mode, limit: Seats, server: Seats) {
+        let room = match mode {
             Mode::Queue { queues, queue_length_limit, .. } => {
                 f64::from(queue_length_limit.max(1)) * f64::from(queues)
             }
             Mode::Exempt | Mode::Reject => 1.0,
         };
-        let seats = match level.limit() {
+        let seats = match limit {
             Seats(0) => libm::round(as_f64(server) / 10.0).max(1.0),
             limit => as_f64(limit),
         };
@@ -216,11 +233,11 @@ impl LevelMeters {
     }
 
     /// Something happened at the level.
-    pub fn observe(&mut self, now: Nanos, level: &Level) {
-        self.seats.set(now, level.seats_in_use().0);
-        self.waiting.set(now, level.waiting() as u64);
-        self.executing.set(now, level.executing() as u64);
-        self.demand.set(now, level.seats_in_use().0 + level.seats_waiting().0);
+    pub fn observe(&mut self, now: Nanos, totals: Totals) {
+        self.seats.set(now, totals.seats_in_use.0);
+        self.waiting.set(now, totals.waiting as u64);
+        self.executing.set(now, totals.executing as u64);
+        self.demand.set(now, totals.demand().0);
     }
 }
 
@@ -238,6 +255,12 @@ impl CrowdMeters {
     pub fn reconfigured(&mut self, now: Nanos, waiting: f64, executing: f64) {
         self.waiting.iter_mut().for_each(|meter| meter.set_denominator(now, waiting.max(1.0)));
         self.executing.iter_mut().for_each(|meter| meter.set_denominator(now, executing.max(1.0)));
+    }
+
+    /// As all workers have it together: requests that wait, and that execute, each reading and writing.
+    pub fn set(&mut self, now: Nanos, waiting: [u64; 2], executing: [u64; 2]) {
+        self.waiting.iter_mut().zip(waiting).for_each(|(meter, count)| meter.set(now, count));
+        self.executing.iter_mut().zip(executing).for_each(|(meter, count)| meter.set(now, count));
     }
 
     /// One more, or one less, waits.

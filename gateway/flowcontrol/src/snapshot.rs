@@ -5,6 +5,10 @@
 //! nothing ever happened is not listed, nor is a request that is gone. What a request is about (user,
 //! verb, path) is its owner's to know: [`Request::tag`] finds it.
 
+mod merge;
+
+pub use merge::{Merged, merge};
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -97,6 +101,8 @@ pub struct Queue {
 pub struct Request {
     /// What its owner calls it.
     pub tag: u64,
+    /// Its place in the table of its level, or of its worker's part of that.
+    pub slot: u32,
     /// Name of its schema.
     pub schema: Arc<str>,
     /// What tells its flow apart; `None` if nothing does.

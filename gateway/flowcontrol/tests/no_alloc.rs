@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 
 use usher_flowcontrol::controller::{Controller, FlowCache, LevelId, User};
-use usher_flowcontrol::level::{Arrival, Finish, Level, Mode, Reason, Ticket, Verdict};
+use usher_flowcontrol::level::{Arrival, Event, Finish, Level, Mode, Reason, Ticket, Verdict};
 use usher_flowcontrol::objects::bootstrap;
 use usher_flowcontrol::request_info::RequestInfo;
 use usher_flowcontrol::units::{FlowHash, Nanos, Seats, Work};
@@ -182,7 +182,7 @@ impl Day {
             if let Finish::Lingers { until } = self.controller.finish(Nanos(self.now), level, ticket) {
                 self.controller.linger_end(until, level, ticket);
             }
-            while let Some((level, next)) = self.controller.next_dispatched() {
+            while let Some((level, Event::Dispatched(next))) = self.controller.next_event() {
                 self.waiting.retain(|&waits| waits != (level, next.ticket));
                 self.executing.push_back((level, next.ticket));
             }

@@ -17,6 +17,9 @@ pub(crate) struct Desk {
     pub(crate) lease: CachePadded<AtomicU64>,
     /// Seats that the lease may hold; written by the holder of the role.
     pub(crate) lease_max: CachePadded<Data>,
+    /// How often a request of the worker's had to wait although some seat was free, and the slot of the last one;
+    /// written by the holder of the role.
+    pub(crate) blocked: (Data, Data),
     /// To the holder of the role.
     pub(crate) operations: Ring,
     pub(crate) notices: Notices,
@@ -36,6 +39,10 @@ pub(crate) struct Tally {
     pub(crate) tickets: Data,
     /// Requests that it answers for: they wait, execute or linger.
     pub(crate) held: Data,
+    /// Of those, the ones that linger.
+    pub(crate) lingering: Data,
+    /// Requests whose wait was over before it began.
+    pub(crate) too_late: Data,
     /// Requests that it started without asking the sequencer.
     pub(crate) bypassed: Data,
     /// Requests that it turned away without asking the sequencer.
@@ -65,6 +72,7 @@ impl Desk {
         Self {
             lease: CachePadded::new(AtomicU64::new(0)),
             lease_max: CachePadded::new(Data::new(0)),
+            blocked: (Data::new(0), Data::new(0)),
             operations: Ring::new(ring),
             notices: Notices { ring: Ring::new(slots), flag: CachePadded::new(AtomicBool::new(false)) },
             slots: (0..slots).map(|_| Slot::new()).collect(),
@@ -128,6 +136,7 @@ impl Desk {
         while self.notices.next().is_some() {}
         self.notices.flag.store(false, Ordering::Relaxed);
         self.tally.held.store(0, Ordering::Relaxed);
+        self.tally.lingering.store(0, Ordering::Relaxed);
         seats
     }
 }

@@ -13,7 +13,7 @@ use crate::pool::{Pool, WAITING_BITS};
 use crate::role::{Holder, Role};
 use crate::sequencer::Sequencer;
 use crate::shard::Shard;
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, AtomicU64, Data, Ordering};
 
 /// The level. Workers come to it through their [`Shard`]s.
 #[derive(Debug)]
@@ -53,7 +53,21 @@ pub(crate) struct Common {
     /// As the sequencer has it; written by the holder of the role.
     pub(crate) shape: Shape,
     pub(crate) lengths: Lengths,
+    /// Seats of those that wait, as of the last visit.
+    pub(crate) seats_waiting: Data,
+    pub(crate) backoff: Backoff,
+    /// Nobody watches the level any more: it has no object, and nobody needed it.
+    retired: AtomicBool,
     pub(crate) options: Options,
+}
+
+/// What clients that are turned away are told, whichever worker they met.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    /// Requests turned away; workers add.
+    pub(crate) turned_away: AtomicU64,
+    /// `Retry-After`; the coordinator writes.
+    pub(crate) seconds: AtomicU64,
 }
 
 /// The widest request that is believed. Estimates end at 100 seats; half a million requests as wide as this
@@ -93,6 +107,9 @@ impl Level {
             desks: (0..options.workers).map(desk).collect(),
             shape: Shape::new(mode, limit),
             lengths: Lengths::new(queues),
+            seats_waiting: Data::new(0),
+            backoff: Backoff { turned_away: AtomicU64::new(0), seconds: AtomicU64::new(1) },
+            retired: AtomicBool::new(false),
             options,
         };
         common.set_leases(mode, limit);
@@ -124,6 +141,16 @@ impl Level {
     pub fn is_empty(&self) -> bool {
         let held = |desk: &Desk| desk.tally.held.load(Ordering::Acquire) > 0;
         !self.common.desks.iter().any(held) && self.common.pool.view().waiting == 0 && !self.common.mail.any()
+    }
+
+    /// Whether whoever watched it has let go of it: workers keep it for what they still hold there.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.common.retired.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_retired(&self, retired: bool) {
+        self.common.retired.store(retired, Ordering::Release);
     }
 
     /// The role, if nobody holds it.

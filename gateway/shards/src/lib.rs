@@ -20,6 +20,8 @@
 //! | `sequencer` | the exact order, and what holders of the role do with it |
 //! | `pool` | free seats and waiting requests in one word |
 //! | `role`, `mail`, `ring` | who may visit, whom to visit, what they left |
+//! | `coordinator` | what is decided about levels as a whole, and what workers are given |
+//! | `part` | what a controller asks of a level: a worker's part, the coordinator's |
 //! | `desk`, `slots` | what a worker shows to the others |
 //! | `operation` | what can be left in a ring |
 //! | `lengths`, `look` | published queue lengths; what can be seen of a level |
@@ -28,12 +30,14 @@
 
 mod bypass;
 mod combine;
+mod coordinator;
 mod desk;
 mod lengths;
 mod level;
 mod look;
 mod mail;
 mod operation;
+mod part;
 mod pool;
 mod ring;
 mod role;
@@ -46,6 +50,8 @@ mod wakes;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use coordinator::{Coordinator, Shared};
 pub use level::{Level, Options};
 pub use look::{Glance, Look, Sequenced};
+pub use part::Part;
 pub use shard::{Event, Shard};

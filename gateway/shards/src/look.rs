@@ -71,11 +71,21 @@ impl Level {
 }
 
 impl Shard {
-    /// Looks at the level.
-    pub fn look(&mut self, now: Nanos) -> Look {
-        let sequenced = self.level.role().map(|sequencer| Sequenced::of(&sequencer.level));
+    /// Shows what the sequencer has; `None` if somebody is visiting it.
+    pub(crate) fn with_sequencer<T>(
+        &mut self,
+        now: Nanos,
+        look: impl FnOnce(&usher_flowcontrol::level::Level) -> T,
+    ) -> Option<T> {
+        let seen = self.level.role().map(|sequencer| look(&sequencer.level));
         // Others may have left something meanwhile and relied on whoever holds the role.
         self.visit(now, None);
+        seen
+    }
+
+    /// Looks at the level.
+    pub fn look(&mut self, now: Nanos) -> Look {
+        let sequenced = self.with_sequencer(now, Sequenced::of);
         let common = &self.level.common;
         let pool = common.pool.view();
         let each = |read: fn(&crate::desk::Desk) -> u64| common.desks.iter().map(read).collect::<Vec<_>>();

@@ -27,6 +27,8 @@ pub(crate) struct Sequencer {
     tickets: Box<[u64]>,
     /// Workers with mail; empty between visits.
     due: Workers,
+    /// Refusals to accommodate that have been shown.
+    blocked_seen: u64,
     /// The exact level may have had to wait for seats that are free now.
     stale: bool,
 }
@@ -67,6 +69,7 @@ impl Sequencer {
             settled: 0,
             tickets: vec![0; options.workers].into(),
             due: Workers::none(options.workers),
+            blocked_seen: 0,
             stale: false,
         }
     }
@@ -82,6 +85,7 @@ impl Sequencer {
         }
         self.advance(visit);
         self.settle(visit.common);
+        self.show(visit.common);
     }
 
     /// Does what a worker left; `false` if the budget ended before that did.
@@ -309,6 +313,21 @@ impl Sequencer {
         self.accounted = accounted;
         self.settled = 0;
         self.stale = false;
+    }
+
+    /// What is told, not decided by.
+    fn show(&mut self, common: &Common) {
+        common.seats_waiting.store(self.level.seats_waiting().0, Ordering::Relaxed);
+        let blocked = self.level.counters().not_accommodated;
+        if blocked > self.blocked_seen
+            && let Some(head) = self.level.blocked()
+        {
+            let (worker, slot) = untag(head.tag);
+            let (count, which) = &common.desks[worker].blocked;
+            count.store(count.load(Ordering::Relaxed) + blocked - self.blocked_seen, Ordering::Relaxed);
+            which.store(u64::from(slot), Ordering::Relaxed);
+        }
+        self.blocked_seen = blocked;
     }
 
     fn publish_length_of(&self, ticket: Ticket, common: &Common) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub use usher_flowcontrol::level::Event;
 use usher_flowcontrol::level::{Arrival, Dispatched, Finish, Mode, Reason, Ticket, Verdict};
 use usher_flowcontrol::units::{Nanos, Seats};
 
@@ -34,22 +35,6 @@ pub struct Shard {
     pub(crate) outbox: VecDeque<(u64, u64)>,
     /// Workers that must be woken.
     pub(crate) wakes: Workers,
-}
-
-/// What became of a request that had to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It runs now.
-    Dispatched(Dispatched),
-    /// It never will.
-    Rejected {
-        /// Which one.
-        ticket: Ticket,
-        /// What the caller calls it.
-        tag: u64,
-        /// Why.
-        why: Reason,
-    },
 }
 
 /// What the worker knows of one of its requests.
@@ -125,6 +110,12 @@ impl Shard {
         }
     }
 
+    /// A request arrived whose wait was over before it began: it is counted, and never runs.
+    pub fn refuse(&mut self, why: Reason) {
+        let tally = &self.desk().tally;
+        Tally::add(if why == Reason::TimeOut { &tally.too_late } else { &tally.turned_away });
+    }
+
     /// Gives up the waiting of a request. `false` if it does not wait any more: it has been granted its seats
     /// or turned away, and [`Shard::next_event`] says so, if it has not yet.
     pub fn cancel(&mut self, now: Nanos, ticket: Ticket, why: Reason) -> bool {
@@ -166,6 +157,7 @@ impl Shard {
         let linger = if bypassed { described } else { self.slot(slot).linger() };
         if linger > Nanos::ZERO {
             self.entry_mut(slot).phase = Phase::Lingering;
+            Tally::add(&self.desk().tally.lingering);
         } else {
             self.vacate(slot);
         }
@@ -181,6 +173,7 @@ impl Shard {
         }
         let slot = ticket.slot;
         let Entry { bypassed, seats, .. } = self.entries[slot as usize];
+        Tally::take(&self.desk().tally.lingering);
         if bypassed {
             self.slot(slot).set(State::Free);
         }
@@ -252,6 +245,14 @@ impl Shard {
     #[inline]
     pub fn next_wake(&mut self) -> Option<usize> {
         self.wakes.pop()
+    }
+
+    /// How often a request of this worker had to wait although some seat was free; the slot of the last one.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "slots are 32 bits wide")]
+    pub fn blocked(&self) -> (u64, u32) {
+        let (count, slot) = &self.desk().blocked;
+        (count.load(Ordering::Relaxed), slot.load(Ordering::Relaxed) as u32)
     }
 
     /// The level that this is a shard of.
@@ -356,6 +357,7 @@ impl Shard {
     /// The seats are held until then.
     fn lingers(&mut self, slot: u32, until: Nanos) -> Finish {
         self.entry_mut(slot).phase = Phase::Lingering;
+        Tally::add(&self.desk().tally.lingering);
         Finish::Lingers { until }
     }
 

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use http::{Method, Uri};
 use tokio::sync::Notify;
 use usher_flowcontrol::controller::{Class, Controller, LevelId};
-use usher_flowcontrol::level::{Finish, Reason, Ticket, Verdict};
+use usher_flowcontrol::level::{Event, Finish, Reason, Ticket, Verdict};
 use usher_flowcontrol::units::{Nanos, Seats, Work};
 
 use crate::identity::Identity;
@@ -210,8 +210,10 @@ impl Admission {
 
     fn wake_dispatched(&self) {
         let mut controller = self.controller.borrow_mut();
-        while let Some((_, dispatched)) = controller.next_dispatched() {
-            self.book.borrow_mut().dispatch(dispatched.tag);
+        while let Some((_, event)) = controller.next_event() {
+            if let Event::Dispatched(dispatched) = event {
+                self.book.borrow_mut().dispatch(dispatched.tag);
+            }
         }
     }
 }

@@ -182,7 +182,7 @@ impl Worker {
     fn snapshot(&self) -> Snapshot {
         let (core, requests) = match &self.admit {
             Admit::FlowControl(admission) => {
-                (Some(admission.controller.borrow().snapshot(ring::now())), admission.described())
+                (Some(admission.controller.borrow_mut().snapshot(ring::now())), admission.described())
             }
             Admit::InFlight(_) => (None, Vec::new()),
         };

@@ -7,18 +7,37 @@ use super::levels::{Entry, Levels, Presence};
 use super::schemas::Schemas;
 use super::{Controller, LevelId};
 use crate::borrowing::{self, Claim, adjust};
-use crate::level::Mode;
+use crate::level::{Level, Mode, Part};
 use crate::limits;
 use crate::meters::CrowdMeters;
 use crate::objects::{FlowSchema, PriorityLevelConfiguration};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::units::{Nanos, Seats};
 
 impl Controller {
     /// Only the two mandatory levels. `server_limit`: seats of the server, more than 0.
     #[must_use]
     pub fn new(now: Nanos, server_limit: Seats) -> Self {
-        let mut controller = Self {
+        let mut controller = Self::empty(now, server_limit);
+        controller.configure(now, &[], &[]);
+        controller
+    }
+
+    /// [`Controller::take_over`], by a worker that has the levels for itself; seats are moved at once, and the
+    /// adjustment period starts anew: see [`Controller::borrow_due`].
+    pub fn configure(&mut self, now: Nanos, schemas: &[FlowSchema], levels: &[PriorityLevelConfiguration]) {
+        self.take_over(now, schemas, levels, |level, known| {
+            known.is_none().then(|| Level::new(now, level.mode, Seats(0)))
+        });
+        self.adjust(now);
+    }
+}
+
+impl<P: Part> Controller<P> {
+    /// Nothing at all: [`Controller::take_over`] must follow. `server_limit`: seats of the server, more than 0.
+    #[must_use]
+    pub fn empty(now: Nanos, server_limit: Seats) -> Self {
+        Self {
             server_limit,
             plan: Plan::compile(&[], &[]),
             generation: 0,
@@ -27,10 +46,9 @@ impl Controller {
             crowd: CrowdMeters::new(now),
             fair_proportion: 0.0,
             adjusted_at: now,
-            dispatched: VecDeque::new(),
-        };
-        controller.configure(now, &[], &[]);
-        controller
+            events: VecDeque::new(),
+            wakes: Vec::new(),
+        }
     }
 
     /// From now on exactly these objects exist. They are checked before they get here; what is
@@ -38,12 +56,20 @@ impl Controller {
     ///
     /// A level without an object stays until nothing waits or executes there, and takes part in
     /// borrowing. (parity: it goes with the adjustment that finds it idle; kube-apiserver looks again as
-    /// soon as it is.) Mandatory levels are always there. Seats are moved at once, and the adjustment period
-    /// starts anew: see [`Controller::borrow_due`].
-    pub fn configure(&mut self, now: Nanos, schemas: &[FlowSchema], levels: &[PriorityLevelConfiguration]) {
+    /// soon as it is.) Mandatory levels are always there.
+    ///
+    /// `part` is asked for a part of each level, and shown the one that is there under that name; `None` keeps
+    /// that one. No limit is changed: who watches the levels calls [`Controller::borrow`] next.
+    pub fn take_over(
+        &mut self,
+        now: Nanos,
+        schemas: &[FlowSchema],
+        levels: &[PriorityLevelConfiguration],
+        part: impl FnMut(&plan::Level, Option<&P>) -> Option<P>,
+    ) {
         self.generation += 1;
         self.plan = Plan::compile(schemas, levels);
-        let ids = self.take_over_levels(now);
+        let ids = self.take_over_levels(now, part);
         let of_plan = self.plan.schemas().iter().map(|schema| {
             let level = ids[schema.level];
             let level_name = self.levels.get(level).map_or_else(|| "".into(), |entry| entry.name.clone());
@@ -51,15 +77,12 @@ impl Controller {
         });
         self.schemas.configure(self.generation, of_plan);
         self.set_limits(now);
-        self.adjust(now);
     }
 
     /// Moves seats between levels, and forgets levels that nobody needs any more. Every
     /// [`borrowing::PERIOD`], when [`Controller::borrow_due`] says so.
     pub fn borrow(&mut self, now: Nanos) {
-        if self.levels.retire_idle() {
-            self.set_limits(now);
-        }
+        self.tidy(now);
         self.adjust(now);
     }
 
@@ -72,8 +95,47 @@ impl Controller {
         self.adjusted_at + borrowing::PERIOD
     }
 
+    /// Forgets levels without an object that nobody needs any more: [`Controller::borrow`] does that, too.
+    pub fn tidy(&mut self, now: Nanos) {
+        if self.levels.retire_idle() {
+            self.set_limits(now);
+        }
+    }
+
+    /// A part of each level that shares the seats, by name.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &P)> {
+        self.levels.iter().map(|entry| (&*entry.name, &entry.level))
+    }
+
+    /// Does something to each part, those included of levels that only linger; [`Controller::poll`] hears what comes of it.
+    pub fn each_part(&mut self, mut action: impl FnMut(&mut P)) {
+        for id in self.levels.all() {
+            if let Some(entry) = self.levels.get_mut(id) {
+                action(&mut entry.level);
+            }
+        }
+    }
+
+    /// Time has passed at levels that are watched from here without being asked about every request: `waiting` and
+    /// `executing` are the requests of all workers, reading and writing; `unix_second` is for Retry-After.
+    pub fn observe(&mut self, now: Nanos, unix_second: i64, waiting: [u64; 2], executing: [u64; 2]) {
+        self.crowd.set(now, waiting, executing);
+        for id in self.levels.all() {
+            if let Some(entry) = self.levels.get_mut(id) {
+                entry.level.poll(now);
+                entry.observe(now);
+                entry.count_turned_away(unix_second);
+            }
+            self.settle(now, id);
+        }
+    }
+
     /// The levels of the plan, created where they are new; those that lost their object quiesce.
-    fn take_over_levels(&mut self, now: Nanos) -> Vec<LevelId> {
+    fn take_over_levels(
+        &mut self,
+        now: Nanos,
+        mut part: impl FnMut(&plan::Level, Option<&P>) -> Option<P>,
+    ) -> Vec<LevelId> {
         for id in self.levels.ids().collect::<Vec<_>>() {
             if let Some(entry) = self.levels.get_mut(id) {
                 entry.presence = Presence::Quiescing;
@@ -82,7 +144,17 @@ impl Controller {
         let mut ids = Vec::with_capacity(self.plan.levels().len());
         for level in self.plan.levels() {
             let known = self.levels.find(&level.name);
-            let id = known.unwrap_or_else(|| self.levels.add(Entry::new(now, self.generation, level)));
+            let fresh = part(level, known.and_then(|id| self.levels.get(id)).map(|entry| &entry.level));
+            let id = match (known, fresh) {
+                (Some(id), None) => id,
+                (known, Some(fresh)) => {
+                    if let Some(former) = known.and_then(|id| self.levels.get_mut(id)) {
+                        former.presence = Presence::Gone;
+                    }
+                    self.levels.add(Entry::new(now, self.generation, level, fresh))
+                }
+                (None, None) => unreachable!("a part is given where there is none"),
+            };
             if let Some(entry) = self.levels.get_mut(id) {
                 entry.update(level);
             }

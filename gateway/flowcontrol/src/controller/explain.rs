@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Class, Controller, User};
 use crate::classify::Mismatch;
-use crate::level::Mode;
+use crate::level::{Mode, Part};
 use crate::request_info::RequestInfo;
 use crate::shuffle::Dealer;
 use crate::units::Seats;
@@ -42,7 +42,7 @@ pub struct Refusal {
     pub why: Mismatch,
 }
 
-impl Controller {
+impl<P: Part> Controller<P> {
     /// Classifies, and says why.
     #[must_use]
     pub fn explain(&self, user: User<'_>, request: &RequestInfo<'_>) -> Explanation {

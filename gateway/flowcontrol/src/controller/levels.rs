@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Class, LevelId, SchemaId};
 use crate::demand::{Integrator, SeatDemand};
 use crate::flow::Method;
-use crate::level::{Level, Mode, Phase, RequestState, Ticket};
+use crate::level::{Held, Level, Mode, Part, Phase, Ticket, Totals};
 use crate::limits::{Limits, Share};
 use crate::meters::LevelMeters;
 use crate::plan;
@@ -14,22 +14,22 @@ use crate::retry_after::RetryAfter;
 use crate::units::{Nanos, Seats};
 
 /// The levels, by [`LevelId`].
-#[derive(Debug, Default)]
-pub(super) struct Levels {
-    slots: Vec<Option<Entry>>,
+#[derive(Debug)]
+pub(super) struct Levels<P = Level> {
+    slots: Vec<Option<Entry<P>>>,
     /// Those that share the seats, sorted by name; the others are gone but for what lingers there.
     in_order: Vec<LevelId>,
 }
 
 /// A level.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct Entry<P = Level> {
     pub(super) name: Arc<str>,
     pub(super) uid: Arc<str>,
     /// Configuration that brought it.
     pub(super) since: u64,
     pub(super) presence: Presence,
-    pub(super) level: Level,
+    pub(super) level: P,
     /// What its object says; `level` follows with the next adjustment.
     mode: Mode,
     pub(super) share: Share,
@@ -67,14 +67,23 @@ pub(super) struct Ride {
     pub(super) mutating: bool,
 }
 
+/// Requests turned away that are counted in one go; a hundred a second raise Retry-After to its highest.
+const RECORDED_MAX: u64 = 1000;
+
 // === impl Levels ===
 
-impl Levels {
-    pub(super) fn get(&self, id: LevelId) -> Option<&Entry> {
+impl<P> Default for Levels<P> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), in_order: Vec::new() }
+    }
+}
+
+impl<P: Part> Levels<P> {
+    pub(super) fn get(&self, id: LevelId) -> Option<&Entry<P>> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, id: LevelId) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, id: LevelId) -> Option<&mut Entry<P>> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
@@ -83,8 +92,13 @@ impl Levels {
         self.in_order.iter().copied()
     }
 
+    /// Ids of all that there are, those included that only linger.
+    pub(super) fn all(&self) -> impl Iterator<Item = LevelId> + use<P> {
+        (0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX)).map(LevelId)
+    }
+
     /// The levels that share the seats, sorted by name.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<P>> {
         self.in_order.iter().filter_map(|id| self.get(*id))
     }
 
@@ -97,7 +111,7 @@ impl Levels {
 
     /// Adds a level whose name is not there. It shares the seats from the next
     /// [`Levels::retire_idle`] on.
-    pub(super) fn add(&mut self, entry: Entry) -> LevelId {
+    pub(super) fn add(&mut self, entry: Entry<P>) -> LevelId {
         let free = self.slots.iter().position(Option::is_none);
         let slot = free.unwrap_or_else(|| {
             self.slots.push(None);
@@ -127,14 +141,14 @@ impl Levels {
 
     /// Forgets a level that is gone, once nothing holds it.
     pub(super) fn free_if_gone(&mut self, id: LevelId) {
-        let unheld = |entry: &mut Entry| entry.presence == Presence::Gone && entry.level.is_empty();
+        let unheld = |entry: &mut Entry<P>| entry.presence == Presence::Gone && entry.level.is_empty();
         if self.get_mut(id).is_some_and(unheld) {
             self.slots[id.0 as usize] = None;
         }
     }
 
     fn sort(&mut self) {
-        let shares = |(slot, entry): (usize, &Option<Entry>)| {
+        let shares = |(slot, entry): (usize, &Option<Entry<P>>)| {
             let present = entry.as_ref().is_some_and(|entry| entry.presence != Presence::Gone);
             u32::try_from(slot).ok().filter(|_| present).map(LevelId)
         };
@@ -148,14 +162,14 @@ impl Levels {
 
 // === impl Entry ===
 
-impl Entry {
-    pub(super) fn new(now: Nanos, generation: u64, level: &plan::Level) -> Self {
+impl<P: Part> Entry<P> {
+    pub(super) fn new(now: Nanos, generation: u64, level: &plan::Level, part: P) -> Self {
         Self {
             name: level.name.as_str().into(),
             uid: level.uid.as_str().into(),
             since: generation,
             presence: Presence::Configured,
-            level: Level::new(now, level.mode, Seats(0)),
+            level: part,
             mode: level.mode,
             share: level.share,
             limits: Limits::default(),
@@ -184,15 +198,10 @@ impl Entry {
         self.mode
     }
 
-    /// Seats in use and wanted.
-    pub(super) fn demand_now(&self) -> Seats {
-        self.level.seats_in_use() + self.level.seats_waiting()
-    }
-
     /// Takes over the new shape and limit.
     pub(super) fn adjust(&mut self, now: Nanos, limit: Seats, server: Seats) {
         self.level.reconfigure(now, self.mode, limit);
-        self.meters.reconfigured(now, &self.level, server);
+        self.meters.reconfigured(now, self.mode, limit, server);
     }
 
     pub(super) fn board(&mut self, ticket: Ticket, ride: Ride) {
@@ -208,41 +217,55 @@ impl Entry {
         self.rides[ticket.slot as usize]
     }
 
-    pub(super) fn in_phase(&self, ticket: Ticket, phase: Phase) -> Option<RequestState> {
-        self.level.request(ticket).filter(|request| request.phase == phase)
+    /// The same, of one that another worker may have accepted.
+    pub(super) fn find_ride(&self, ticket: Ticket) -> Option<Ride> {
+        self.rides.get(ticket.slot as usize).copied()
+    }
+
+    pub(super) fn in_phase(&self, ticket: Ticket, phase: Phase) -> Option<Held> {
+        self.level.held(ticket).filter(|request| request.phase == phase)
     }
 
     /// The seats that a request occupies, as dispatch left them.
     pub(super) fn seats_of(&self, ticket: Ticket) -> Seats {
-        self.level.request(ticket).map_or(Seats(0), |request| request.work.max_seats())
+        self.level.held(ticket).map_or(Seats(0), |request| request.work.max_seats())
     }
 
     /// How long an executing request had waited; nobody waits at an exempt level.
     pub(super) fn waited(&self, ticket: Ticket) -> Option<Nanos> {
-        let request = self.level.request(ticket).filter(|_| self.mode != Mode::Exempt)?;
+        let request = self.level.held(ticket).filter(|_| self.mode != Mode::Exempt)?;
         Some(request.started? - request.arrived)
-    }
-
-    /// Length of the queue that a request waits in.
-    pub(super) fn queue_length(&self, ticket: Ticket) -> u32 {
-        let queue = self.level.request(ticket).and_then(|request| request.queue);
-        queue.map_or(0, |queue| self.level.queue_state(queue).waiting)
     }
 
     /// The request that was too wide for the free seats when its turn came, and how often since the
     /// last look.
     pub(super) fn newly_blocked(&mut self) -> Option<(Ride, u64)> {
-        let count = self.level.counters().not_accommodated;
+        let (count, blocked) = self.level.blocked();
         let times = count - self.blocked_seen;
         self.blocked_seen = count;
-        let blocked = self.level.blocked().filter(|_| times > 0)?;
-        Some((self.ride(blocked.ticket), times))
+        Some((self.find_ride(blocked.filter(|_| times > 0)?)?, times))
     }
 
-    /// Something happened.
+    /// Something happened, or time passed, at a level that is watched from here.
     pub(super) fn observe(&mut self, now: Nanos) {
-        self.integrator.set_seats(now, self.demand_now());
-        self.meters.observe(now, &self.level);
+        if let Some(totals) = self.level.totals() {
+            self.integrator.set_seats(now, totals.demand());
+            self.meters.observe(now, totals);
+        }
+    }
+
+    /// Counts what all parts turned away since the last call, and tells them what their clients are to be told.
+    pub(super) fn count_turned_away(&mut self, unix_second: i64) {
+        let fresh = self.level.newly_turned_away().min(RECORDED_MAX);
+        (0..fresh).for_each(|_| self.retry_after.record(unix_second));
+        self.level.set_retry_after(self.retry_after.seconds());
+    }
+
+    /// A request counts in full for a moment, even if it is dispatched with fewer final seats.
+    pub(super) fn crest(&mut self, now: Nanos, before: Option<Totals>, seats: Seats) {
+        if let Some(before) = before {
+            self.integrator.set_seats(now, before.demand() + seats);
+        }
     }
 }
 

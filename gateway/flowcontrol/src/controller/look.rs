@@ -2,21 +2,23 @@
 
 use alloc::vec::Vec;
 
-use super::Controller;
 use super::levels::{Entry, Presence};
-use crate::level::RequestState;
+use super::{Controller, LevelId};
+use crate::level::{Part, Picture, RequestState};
 use crate::snapshot::{Level, Queue, Request, Snapshot};
 use crate::units::Nanos;
 
-impl Controller {
+impl<P: Part> Controller<P> {
     /// Everything as it is now. Costs what is active: see [`crate::snapshot`].
     #[must_use]
-    pub fn snapshot(&self, now: Nanos) -> Snapshot {
+    pub fn snapshot(&mut self, now: Nanos) -> Snapshot {
+        let levels: Vec<_> = self.levels.ids().collect();
+        let levels = levels.into_iter().filter_map(|id| self.level(now, id)).collect();
         Snapshot {
             at: now,
             generation: self.generation,
             fair_proportion: self.fair_proportion,
-            levels: self.levels.iter().map(|entry| self.level(entry)).collect(),
+            levels,
             schemas: self.schemas.met(),
             crowd: self.crowd.clone(),
         }
@@ -30,46 +32,52 @@ impl Controller {
         (numerators(&self.crowd.waiting), numerators(&self.crowd.executing))
     }
 
-    fn level(&self, entry: &Entry) -> Level {
+    fn level(&mut self, now: Nanos, id: LevelId) -> Option<Level> {
+        let Picture { totals, counters, r, epochs, last_dispatch, queue_count, queues, queueless } =
+            self.levels.get_mut(id)?.level.picture(now);
+        let entry = self.levels.get(id)?;
         let level = &entry.level;
         let request = |state: RequestState| self.request(entry, &state);
-        let queues = level.queue_states().into_iter().map(|state| Queue {
+        let queues = queues.into_iter().map(|(state, waiting, executing)| Queue {
             state,
-            waiting: level.waiting_in(state.index).map(request).collect(),
-            executing: by_arrival(level.executing_from(state.index).map(request).collect()),
+            waiting: waiting.into_iter().map(request).collect(),
+            executing: by_arrival(executing.into_iter().map(request).collect()),
         });
-        Level {
+        Some(Level {
             name: entry.name.clone(),
             uid: entry.uid.clone(),
             mode: level.mode(),
             quiescing: entry.presence == Presence::Quiescing,
-            idle: level.is_idle(),
+            idle: totals.waiting == 0 && totals.executing == 0,
             limits: entry.limits,
             limit: level.limit(),
             target: entry.target,
             demand: entry.demand,
             retry_after: entry.retry_after.seconds(),
-            waiting: level.waiting(),
-            executing: level.executing(),
-            seats_in_use: level.seats_in_use(),
-            seats_waiting: level.seats_waiting(),
-            counters: level.counters(),
-            r: level.r(),
-            epochs: level.epochs(),
-            last_dispatch: level.last_dispatch(),
-            queue_count: level.queue_count(),
+            waiting: totals.waiting,
+            executing: totals.executing,
+            seats_in_use: totals.seats_in_use,
+            seats_waiting: totals.seats_waiting,
+            counters,
+            r,
+            epochs,
+            last_dispatch,
+            queue_count,
             queues: queues.collect(),
-            queueless: by_arrival(level.executing_queueless().map(request).collect()),
+            queueless: by_arrival(queueless.into_iter().map(request).collect()),
             meters: entry.meters.clone(),
-        }
+        })
     }
 
-    fn request(&self, entry: &Entry, state: &RequestState) -> Request {
-        let ride = entry.ride(state.ticket);
+    /// A request of somebody else, as the coordinator sees it, has no schema here.
+    fn request(&self, entry: &Entry<P>, state: &RequestState) -> Request {
+        let ride = entry.find_ride(state.ticket);
+        let schema = ride.map(|ride| self.schemas.get(ride.schema).meters.schema.clone());
         Request {
             tag: state.tag,
-            schema: self.schemas.get(ride.schema).meters.schema.clone(),
-            distinguisher: ride.distinguisher,
+            slot: state.ticket.slot,
+            schema: schema.unwrap_or_default(),
+            distinguisher: ride.and_then(|ride| ride.distinguisher),
             arrived: state.arrived,
             started: state.started,
             work: state.work,

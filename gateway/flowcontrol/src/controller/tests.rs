@@ -65,11 +65,11 @@ impl World {
         (class.level, self.controller.arrive(self.now, &class, Work::seats(1), tag))
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&mut self) -> Snapshot {
         self.controller.snapshot(self.now)
     }
 
-    fn level(&self, name: &str) -> snapshot::Level {
+    fn level(&mut self, name: &str) -> snapshot::Level {
         self.snapshot().levels.into_iter().find(|level| *level.name == *name).unwrap()
     }
 
@@ -109,8 +109,9 @@ fn a_request_waits_its_turn_and_is_counted_all_the_way() {
     let (_, Verdict::Wait(second)) = world.arrive(2) else { panic!() };
     world.pass(SECOND);
     assert_eq!(world.controller.finish(world.now, level, first), Finish::Released);
-    assert_eq!(world.controller.next_dispatched(), Some((level, Dispatched { ticket: second, tag: 2 })));
-    assert_eq!(world.controller.next_dispatched(), None);
+    let dispatched = Event::Dispatched(Dispatched { ticket: second, tag: 2 });
+    assert_eq!(world.controller.next_event(), Some((level, dispatched)));
+    assert_eq!(world.controller.next_event(), None);
 
     let meters = world.snapshot().schemas.remove(0);
     assert_eq!((&*meters.level, &*meters.schema), ("narrow", "global-default"));
@@ -259,14 +260,14 @@ fn a_mandatory_level_whose_object_is_deleted_stays_as_it_was() {
     catch_all.metadata.uid = "uid-of-catch-all".into();
     catch_all.spec.limited.as_mut().unwrap().nominal_concurrency_shares = Some(50);
     controller.configure(Nanos::ZERO, &schemas, &levels);
-    let limits = |controller: &Controller| {
+    let limits = |controller: &mut Controller| {
         let level = controller.snapshot(Nanos::ZERO).levels.remove(0);
         (level.name.to_string(), level.uid.to_string(), level.limits.nominal)
     };
-    let before = limits(&controller);
+    let before = limits(&mut controller);
     levels.retain(|level| level.metadata.name != "catch-all");
     controller.configure(Nanos::ZERO, &schemas, &levels);
-    assert_eq!(limits(&controller), before);
+    assert_eq!(limits(&mut controller), before);
 }
 
 #[test]

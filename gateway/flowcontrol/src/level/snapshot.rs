@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Counters, Dispatched, Epochs, LastDispatch, Level, Mode, Phase, Ticket};
+use super::{Counters, Dispatched, Epochs, LastDispatch, Level, Mode, Phase, Ticket, Totals};
 use crate::queueset::Queue;
 use crate::queueset::requests::{List, NONE};
 use crate::units::{Nanos, SeatSeconds, Seats, Work};
@@ -102,6 +102,17 @@ impl Level {
     #[must_use]
     pub fn seats_waiting(&self) -> Seats {
         self.queues.seats_waiting()
+    }
+
+    /// The level in four numbers.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        Totals {
+            waiting: self.waiting(),
+            executing: self.executing(),
+            seats_in_use: self.seats_in_use(),
+            seats_waiting: self.seats_waiting(),
+        }
     }
 
     /// What has been counted so far.

@@ -57,6 +57,13 @@ impl<const N: usize> Histogram<N> {
         self.sum += value * weight as f64;
     }
 
+    /// Adds what another one with the same bounds holds.
+    pub fn add(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.above = self.above.saturating_add(other.above);
+        self.sum += other.sum;
+    }
+
     /// Observations so far.
     pub fn count(&self) -> u64 {
         self.distribution().count()

@@ -237,7 +237,7 @@ impl Explanation {
             max_seats: found.max_seats,
             consistent_reads: true,
         };
-        let place = Place::of(&controller, &found, estimate::work(&info, &facts), wait);
+        let place = Place::of(&mut controller, &found, estimate::work(&info, &facts), wait);
         Ok(Self { request, user, managed: true, refusals, place })
     }
 }
@@ -318,13 +318,13 @@ impl User {
 
 impl Place {
     fn of(
-        controller: &Controller,
+        controller: &mut Controller,
         found: &controller::Explanation,
         work: Work,
         wait: Option<Nanos>,
     ) -> Option<Self> {
-        let schema = controller.plan().schemas().iter().find(|schema| schema.name == found.schema)?;
         let snapshot = controller.snapshot(Nanos::ZERO);
+        let schema = controller.plan().schemas().iter().find(|schema| schema.name == found.schema)?;
         let level = snapshot.levels.iter().find(|level| *level.name == *found.level)?;
         let queues = match found.mode {
             Mode::Queue { queues, hand_size, queue_length_limit } => {

@@ -20,7 +20,7 @@ fn arrive(admission: &Rc<Admission>) -> Entry {
 }
 
 fn seats_in_use(admission: &Admission) -> u64 {
-    let snapshot = admission.controller.borrow().snapshot(ring::now());
+    let snapshot = admission.controller.borrow_mut().snapshot(ring::now());
     snapshot.levels.iter().map(|level| level.seats_in_use.0).sum()
 }
 

@@ -111,7 +111,7 @@ impl Play {
     }
 
     fn drain(&mut self) {
-        while let Some((level, next)) = self.world.controller.next_dispatched() {
+        while let Some((level, Event::Dispatched(next))) = self.world.controller.next_event() {
             let place =
                 self.waiting.iter().position(|waits| *waits == (next.tag, level, next.ticket)).unwrap();
             let known = self.waiting.remove(place);
@@ -120,7 +120,7 @@ impl Play {
     }
 
     /// The counts of levels and schemas are those of who holds the requests.
-    fn check(&self) {
+    fn check(&mut self) {
         let snapshot = self.world.snapshot();
         let sum = |count: &dyn Fn(&crate::meters::SchemaMeters) -> u64| {
             snapshot.schemas.iter().map(count).sum::<u64>()
