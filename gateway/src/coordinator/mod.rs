@@ -7,6 +7,7 @@
 mod fetch;
 mod keys;
 mod patience;
+mod seats;
 pub mod statistics;
 
 use std::io;
@@ -22,6 +23,8 @@ use crate::tls;
 use crate::upstream::Server;
 use crate::worker::{Command, Objects};
 use fetch::Fetcher;
+
+pub use seats::Seats;
 
 /// What the control thread is told.
 #[derive(Debug)]
@@ -116,7 +119,11 @@ impl Configuration {
     /// Tells it. Waits a little for one that is behind: not for workers.
     pub fn put_in_force(&self, objects: &objects::Objects) {
         let Some(post) = self.0.get() else { return };
-        let objects = Arc::new(Objects { schemas: objects.schemas.clone(), levels: objects.levels.clone() });
+        let objects = Arc::new(Objects {
+            schemas: objects.schemas.clone(),
+            levels: objects.levels.clone(),
+            shared: None,
+        });
         for _ in 0..ATTEMPTS {
             if post.send(Command::Configure(Arc::clone(&objects))).is_ok() {
                 return;

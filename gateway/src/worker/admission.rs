@@ -14,18 +14,26 @@ use std::task::{Context, Poll, Waker};
 
 use http::{Method, Uri};
 use tokio::sync::Notify;
-use usher_flowcontrol::controller::{Class, Controller, LevelId};
-use usher_flowcontrol::level::{Event, Finish, Reason, Ticket, Verdict};
+use usher_flowcontrol::controller::{Class, LevelId};
+use usher_flowcontrol::level::{Dispatched, Event, Finish, Level, Reason, Ticket, Verdict};
 use usher_flowcontrol::units::{Nanos, Seats, Work};
 
+use super::command::Objects;
+use super::portion::Portion;
+use super::settings::Together;
 use crate::identity::Identity;
 use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
+
+/// The core.
+pub(super) type Controller = usher_flowcontrol::controller::Controller<Portion>;
 
 /// The core, and who waits for it.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) controller: RefCell<Controller>,
+    /// With whom the levels are shared; `None`: they are this worker's alone.
+    together: Option<Together>,
     book: RefCell<Book>,
     /// Requests whose final seats are still held, the earliest end on top.
     lingering: RefCell<BinaryHeap<Reverse<(Nanos, LevelId, Ticket)>>>,
@@ -79,8 +87,18 @@ pub struct Described {
 /// A task that waits for a dispatch.
 #[derive(Debug, Default)]
 struct Parked {
-    dispatched: Cell<bool>,
+    heard: Cell<Heard>,
     waker: RefCell<Option<Waker>>,
+}
+
+/// What a waiting request has heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Heard {
+    #[default]
+    Nothing,
+    Dispatched,
+    /// It was left to another worker to decide, who found no place for it.
+    TurnedAway(Reason),
 }
 
 /// Every request that waits or executes, by tag.
@@ -97,18 +115,58 @@ struct Line {
     generation: u32,
     described: Option<Described>,
     parked: Option<Rc<Parked>>,
+    /// It was given up in the moment in which another worker decided about it: what that came to has not been heard yet.
+    given_up: Option<(LevelId, Ticket)>,
+}
+
+/// Who hears of an event.
+enum Hearer {
+    /// Whoever waits for it.
+    Parked(Rc<Parked>),
+    /// Nobody any more: a seat is given back at once.
+    Nobody(LevelId, Ticket),
 }
 
 // === impl Admission ===
 
 impl Admission {
-    pub(super) fn new(server_limit: Seats) -> Self {
+    /// Alone, with the mandatory levels; or together with others, and without any until [`Admission::configure`].
+    pub(super) fn new(server_limit: Seats, together: Option<Together>) -> Self {
+        let admission = Self::empty(server_limit, together);
+        if admission.together.is_none() {
+            admission.configure(&Objects::default());
+        }
+        admission
+    }
+
+    fn empty(server_limit: Seats, together: Option<Together>) -> Self {
         Self {
-            controller: RefCell::new(Controller::new(ring::now(), server_limit)),
+            controller: RefCell::new(Controller::empty(ring::now(), server_limit)),
+            together,
             book: RefCell::default(),
             lingering: RefCell::default(),
             reschedule: Notify::new(),
         }
+    }
+
+    /// From now on these objects are in force.
+    pub(super) fn configure(&self, objects: &Objects) {
+        let (now, schemas, levels) = (ring::now(), &objects.schemas, &objects.levels);
+        self.act(|controller| match self.together.as_ref().zip(objects.shared.as_ref()) {
+            Some((together, shared)) => {
+                controller.take_over(now, schemas, levels, |level, known| {
+                    let part = shared.part(together.worker, level, known.and_then(Portion::part))?;
+                    Some(Portion::Shared(Box::new(part)))
+                });
+            }
+            None => {
+                controller.take_over(now, schemas, levels, |level, known| {
+                    known.is_none().then(|| Portion::Whole(Box::new(Level::new(now, level.mode, Seats(0)))))
+                });
+                controller.borrow(now);
+            }
+        });
+        self.reschedule.notify_one();
     }
 
     /// A classified request asks for its seats.
@@ -142,7 +200,7 @@ impl Admission {
                 Entry::TurnedAway(why)
             }
         };
-        self.wake_dispatched();
+        self.settle();
         entry
     }
 
@@ -166,25 +224,34 @@ impl Admission {
     /// Does something to the core, and wakes those whom it lets run.
     pub(super) fn act<T>(&self, action: impl FnOnce(&mut Controller) -> T) -> T {
         let result = action(&mut self.controller.borrow_mut());
-        self.wake_dispatched();
+        self.settle();
         result
     }
 
-    /// Moves seats between levels and ends lingering when it is time to; for ever.
+    /// Looks at what other workers decided whenever they say that they did; for ever.
+    pub(super) async fn heed_others(self: Rc<Self>) {
+        let Some(together) = &self.together else { return };
+        loop {
+            together.bells.rung(together.worker).await;
+            self.act(|controller| controller.poll(ring::now()));
+        }
+    }
+
+    /// Moves seats between levels, where that is this worker's to do, and ends lingering when it is time to; for ever.
     pub(super) async fn keep_time(self: Rc<Self>) {
         loop {
             let now = ring::now();
             while let Some((level, ticket)) = self.linger_over(now) {
                 self.act(|controller| controller.linger_end(now, level, ticket));
             }
-            if self.controller.borrow().borrow_due() <= now {
+            let alone = self.together.is_none();
+            if alone && self.controller.borrow().borrow_due() <= now {
                 self.act(|controller| controller.borrow(now));
             }
             let lingering = self.lingering.borrow().peek().map(|Reverse((until, ..))| *until);
-            let due = self.controller.borrow().borrow_due();
-            let next = lingering.map_or(due, |until| until.min(due));
+            let due = alone.then(|| self.controller.borrow().borrow_due());
             tokio::select! {
-                () = ring::sleep_until(next) => {}
+                () = ring::sleep_until(lingering.into_iter().chain(due).min().unwrap_or(FAR)) => {}
                 () = self.reschedule.notified() => {}
             }
         }
@@ -208,32 +275,61 @@ impl Admission {
         }
     }
 
-    fn wake_dispatched(&self) {
-        let mut controller = self.controller.borrow_mut();
-        while let Some((_, event)) = controller.next_event() {
-            if let Event::Dispatched(dispatched) = event {
-                self.book.borrow_mut().dispatch(dispatched.tag);
+    /// Hears what became of those who waited, and wakes whom others are to wake.
+    fn settle(&self) {
+        while let Some((_, event)) = self.next_event() {
+            let (Event::Dispatched(Dispatched { tag, .. }) | Event::Rejected { tag, .. }) = event;
+            let heard = match event {
+                Event::Dispatched(_) => Heard::Dispatched,
+                Event::Rejected { why, .. } => Heard::TurnedAway(why),
+            };
+            match self.book.borrow_mut().hearer(tag) {
+                Some(Hearer::Parked(parked)) => parked.hears(heard),
+                Some(Hearer::Nobody(level, ticket)) if heard == Heard::Dispatched => {
+                    self.finish(level, ticket);
+                }
+                Some(Hearer::Nobody(..)) | None => {}
             }
+        }
+        let Some(together) = &self.together else { return };
+        let mut controller = self.controller.borrow_mut();
+        let (waiting, executing) = controller.crowd();
+        together.shared.tell_crowd(together.worker, waiting, executing);
+        while let Some(worker) = controller.next_wake() {
+            together.bells.ring(worker);
+        }
+    }
+
+    fn next_event(&self) -> Option<(LevelId, Event)> {
+        self.controller.borrow_mut().next_event()
+    }
+
+    /// The work is done; [`Admission::settle`] follows.
+    fn finish(&self, level: LevelId, ticket: Ticket) {
+        let finish = self.controller.borrow_mut().finish(ring::now(), level, ticket);
+        if let Finish::Lingers { until } = finish {
+            self.linger(until, level, ticket);
         }
     }
 }
+
+/// A year: nothing is due.
+const FAR: Nanos = Nanos::from_secs(1 << 33);
 
 // === impl Waiting ===
 
 impl Waiting {
-    /// Its time is over. `Some`: not quite, a seat came in this very turn.
-    pub(super) fn time_out(mut self) -> Option<Box<Seat>> {
-        let mut seat = self.seat.take()?;
-        if self.parked.dispatched.get() {
-            seat.measured.starts(ring::now());
-            return Some(seat);
+    /// Its time is over. `Some`: not quite, it has been decided about in this very moment; wait for what that came to.
+    pub(super) fn time_out(mut self) -> Option<Self> {
+        if self.parked.heard.get() == Heard::Nothing
+            && self.seat.as_mut().is_some_and(|seat| seat.cancel(Reason::TimeOut, Outcome::TimedOut))
+        {
+            self.seat = None;
+            return None;
         }
-        seat.give_up(Reason::TimeOut, Outcome::TimedOut);
-        None
+        Some(self)
     }
-}
 
-impl Waiting {
     /// It is not to wait after all.
     pub(super) fn refuse(mut self, why: Reason, outcome: Outcome) {
         if let Some(seat) = self.seat.take() {
@@ -243,14 +339,24 @@ impl Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Box<Seat>;
+    /// The seat, or why there will be none.
+    type Output = Result<Box<Seat>, Reason>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Box<Seat>> {
-        if self.parked.dispatched.get()
-            && let Some(mut seat) = self.seat.take()
-        {
-            seat.measured.starts(ring::now());
-            return Poll::Ready(seat);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.parked.heard.get() {
+            Heard::Dispatched => {
+                if let Some(mut seat) = self.seat.take() {
+                    seat.measured.starts(ring::now());
+                    return Poll::Ready(Ok(seat));
+                }
+            }
+            Heard::TurnedAway(why) => {
+                if let Some(seat) = self.seat.take() {
+                    seat.turned_away(why);
+                }
+                return Poll::Ready(Err(why));
+            }
+            Heard::Nothing => {}
         }
         self.parked.waker.replace(Some(cx.waker().clone()));
         Poll::Pending
@@ -259,11 +365,21 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // If it was dispatched in this very turn, it is dropped as the seat that it has become.
-        if !self.parked.dispatched.get()
-            && let Some(seat) = self.seat.take()
-        {
-            seat.give_up(Reason::Cancelled, Outcome::Cancelled);
+        match (self.parked.heard.get(), self.seat.take()) {
+            // If it was dispatched in this very turn, it is dropped as the seat that it has become.
+            (Heard::Dispatched, seat) => drop(seat),
+            (Heard::TurnedAway(why), Some(seat)) => seat.turned_away(why),
+            (Heard::Nothing, Some(seat)) => seat.give_up(Reason::Cancelled, Outcome::Cancelled),
+            (_, None) => {}
+        }
+    }
+}
+
+impl Parked {
+    fn hears(&self, what: Heard) {
+        self.heard.set(what);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
         }
     }
 }
@@ -276,12 +392,35 @@ impl Seat {
         &mut self.measured
     }
 
-    /// Instead of finishing: it never ran.
+    /// Instead of finishing: it never ran, or nobody is there any more to hear that it does.
     fn give_up(mut self, why: Reason, outcome: Outcome) {
+        if self.cancel(why, outcome) {
+            return;
+        }
         self.measured.ends(outcome);
-        let Some(admission) = self.admission.take() else { return };
+        if let Some(admission) = self.admission.take() {
+            admission.book.borrow_mut().give_up(self.tag, self.level, self.ticket);
+        }
+    }
+
+    /// Waits no more, if it still did.
+    fn cancel(&mut self, why: Reason, outcome: Outcome) -> bool {
+        let Some(admission) = &self.admission else { return false };
+        if !admission.act(|controller| controller.cancel(ring::now(), self.level, self.ticket, why)) {
+            return false;
+        }
+        self.measured.ends(outcome);
         admission.book.borrow_mut().leave(self.tag);
-        admission.act(|controller| controller.cancel(ring::now(), self.level, self.ticket, why));
+        self.admission = None;
+        true
+    }
+
+    /// There is no seat.
+    fn turned_away(mut self, why: Reason) {
+        self.measured.ends(outcome(why));
+        if let Some(admission) = self.admission.take() {
+            admission.book.borrow_mut().leave(self.tag);
+        }
     }
 }
 
@@ -289,10 +428,8 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let Some(admission) = self.admission.take() else { return };
         admission.book.borrow_mut().leave(self.tag);
-        let finish = admission.act(|controller| controller.finish(ring::now(), self.level, self.ticket));
-        if let Finish::Lingers { until } = finish {
-            admission.linger(until, self.level, self.ticket);
-        }
+        admission.finish(self.level, self.ticket);
+        admission.settle();
     }
 }
 
@@ -337,14 +474,24 @@ impl Book {
         parked
     }
 
-    fn dispatch(&mut self, tag: u64) {
+    /// Nobody waits for it any more, but it is decided about elsewhere.
+    fn give_up(&mut self, tag: u64, level: LevelId, ticket: Ticket) {
         let Some((_, line)) = self.line(tag) else { return };
-        let Some(parked) = line.parked.take() else { return };
-        self.waiting -= 1;
-        parked.dispatched.set(true);
-        if let Some(waker) = parked.waker.take() {
-            waker.wake();
+        line.given_up = Some((level, ticket));
+        let was_parked = line.parked.take().is_some();
+        self.waiting -= usize::from(was_parked);
+    }
+
+    /// Who hears what became of a request that waited.
+    fn hearer(&mut self, tag: u64) -> Option<Hearer> {
+        let (_, line) = self.line(tag)?;
+        if let Some((level, ticket)) = line.given_up.take() {
+            self.leave(tag);
+            return Some(Hearer::Nobody(level, ticket));
         }
+        let parked = line.parked.take()?;
+        self.waiting -= 1;
+        Some(Hearer::Parked(parked))
     }
 
     fn line(&mut self, tag: u64) -> Option<(u32, &mut Line)> {

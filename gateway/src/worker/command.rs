@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration};
 use usher_flowcontrol::snapshot;
 use usher_flowcontrol::units::Nanos;
+use usher_shards::Shared;
 
 use super::{Admit, Counters, Described, Glitched, Settings, TurnedAway, Worker, listen};
 use crate::memory::Rung;
@@ -23,6 +24,8 @@ use crate::upstream;
 pub enum Command {
     /// From now on these objects are in force. They have been validated.
     Configure(Arc<Objects>),
+    /// A level that workers shared has gone: forget it, once nothing is held there.
+    Tidy,
     /// So many objects there are; the whole table, about once a minute.
     Statistics(Vec<ObjectCount>),
     /// Go on with these empty histograms and hand over the full ones.
@@ -45,6 +48,8 @@ pub struct Objects {
     pub schemas: Vec<FlowSchema>,
     /// Levels.
     pub levels: Vec<PriorityLevelConfiguration>,
+    /// The levels that workers share; `None`: a worker has its own.
+    pub shared: Option<Shared>,
 }
 
 /// How many objects a resource has, and of what size.
@@ -119,6 +124,7 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     }
     if let Admit::FlowControl(admission) = &worker.admit {
         ring::spawn(Rc::clone(admission).keep_time());
+        ring::spawn(Rc::clone(admission).heed_others());
     }
     ring::spawn(Rc::clone(&worker).watch_readers());
     let mut grace = None;
@@ -152,10 +158,12 @@ impl Worker {
         match command {
             Command::Configure(objects) => {
                 if let Admit::FlowControl(admission) = &self.admit {
-                    admission.act(|controller| {
-                        controller.configure(ring::now(), &objects.schemas, &objects.levels);
-                    });
-                    admission.reschedule.notify_one();
+                    admission.configure(&objects);
+                }
+            }
+            Command::Tidy => {
+                if let Admit::FlowControl(admission) = &self.admit {
+                    admission.act(|controller| controller.tidy(ring::now()));
                 }
             }
             Command::Statistics(table) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use usher_flowcontrol::controller::{Class, Controller, User};
+use usher_flowcontrol::controller::{Class, User};
 use usher_flowcontrol::estimate::{self, Basis, Facts, Stats};
 use usher_flowcontrol::level::Reason;
 use usher_flowcontrol::reply::{Reply, RequestLabels};
@@ -12,7 +12,7 @@ use usher_flowcontrol::request_info::RequestInfo;
 use usher_flowcontrol::units::{Nanos, Work};
 use usher_flowcontrol::wait_limit;
 
-use super::admission::{Admission, Described, Entry, Seat, Waiting};
+use super::admission::{Admission, Controller, Described, Entry, Seat, Waiting};
 use super::body::Pass;
 use super::reply::{self, Failure};
 use super::request::{Known, Refusal};
@@ -142,13 +142,16 @@ async fn seat(
 
 /// Boxed by its caller: few requests wait.
 async fn wait(mut waiting: Waiting, until: Option<Nanos>) -> Result<Box<Seat>, Away> {
-    let Some(until) = until else { return Ok(waiting.await) };
+    let Some(until) = until else { return waiting.await.map_err(Away::Core) };
     tokio::select! {
         biased;
-        seat = &mut waiting => return Ok(seat),
+        seat = &mut waiting => return seat.map_err(Away::Core),
         () = ring::sleep_until(until) => {}
     }
-    waiting.time_out().ok_or(Away::Core(Reason::TimeOut))
+    match waiting.time_out() {
+        None => Err(Away::Core(Reason::TimeOut)),
+        Some(decided) => decided.await.map_err(Away::Core),
+    }
 }
 
 /// As it is counted when it is turned away.

@@ -11,6 +11,7 @@
 mod admission;
 mod ahead;
 mod audit;
+mod bells;
 mod body;
 mod command;
 mod connection;
@@ -22,6 +23,7 @@ mod headers;
 mod host;
 mod inflight;
 mod listen;
+mod portion;
 mod quiet;
 mod readers;
 mod reply;
@@ -35,10 +37,11 @@ mod upgrade;
 mod watch;
 
 pub use admission::Described;
+pub use bells::Bells;
 pub use command::{Command, Handle, ObjectCount, Objects, Snapshot, spawn};
 pub use counters::Counters;
 pub use glitches::{Glitch, Glitched, Glitches};
-pub use settings::{AdmissionSettings, Limits, Listen, Settings};
+pub use settings::{AdmissionSettings, Limits, Listen, Settings, Together};
 pub use turned_away::TurnedAway;
 
 use std::cell::RefCell;
@@ -104,8 +107,8 @@ enum Admit {
 impl Worker {
     fn new(mut settings: Settings) -> Self {
         let admit = match settings.admission {
-            AdmissionSettings::FlowControl { server_limit } => {
-                Admit::FlowControl(Rc::new(Admission::new(server_limit)))
+            AdmissionSettings::FlowControl { server_limit, ref mut together } => {
+                Admit::FlowControl(Rc::new(Admission::new(server_limit, together.take())))
             }
             AdmissionSettings::InFlight { reading_max, writing_max } => {
                 Admit::InFlight(InFlight::new(reading_max, writing_max))

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use usher_flowcontrol::units::Seats;
+use usher_shards::Shared;
 
+use super::Bells;
 use crate::http1::Speaker;
 use crate::identity::Authenticator;
 use crate::observe::hdr;
@@ -58,12 +60,14 @@ pub struct Listen {
 }
 
 /// Who is admitted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum AdmissionSettings {
     /// API Priority and Fairness.
     FlowControl {
         /// `--max-requests-inflight` and `--max-mutating-requests-inflight` together.
         server_limit: Seats,
+        /// With whom the levels are shared; `None`: the worker is alone.
+        together: Option<Together>,
     },
     /// `--enable-priority-and-fairness=false`: two limits, 0 for none.
     InFlight {
@@ -72,6 +76,17 @@ pub enum AdmissionSettings {
         /// `--max-mutating-requests-inflight`.
         writing_max: usize,
     },
+}
+
+/// Levels that workers share. The objects that a worker is told come with its parts of them.
+#[derive(Clone, Debug)]
+pub struct Together {
+    /// Which of the workers this is.
+    pub worker: usize,
+    /// What they share.
+    pub shared: Shared,
+    /// How they wake each other.
+    pub bells: Bells,
 }
 
 /// What clients may take up of one worker. Every limit has a default with a reason.

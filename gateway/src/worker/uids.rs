@@ -1,7 +1,9 @@
 //! The two headers that name, by UID, what a request was classified as.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use usher_flowcontrol::controller::{Class, Controller};
+use usher_flowcontrol::controller::Class;
+
+use super::admission::Controller;
 
 /// UIDs of a request's level and schema; empty for imagined objects.
 #[derive(Clone, Debug)]

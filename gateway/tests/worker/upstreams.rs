@@ -150,7 +150,7 @@ pub(crate) async fn world_before(server: Server, folder: &Path, http2: Http2) ->
         settings.upstream = upstream::Settings::new(vec![server], Some(tls));
         settings.upstream.http2 = http2;
         settings.watch_quiet = Duration::from_millis(1);
-        settings.admission = AdmissionSettings::FlowControl { server_limit: Seats(100) };
+        settings.admission = AdmissionSettings::FlowControl { server_limit: Seats(100), together: None };
     })
     .await
 }

@@ -84,6 +84,7 @@ pub(crate) fn one_seat() -> Objects {
     Objects {
         schemas: vec![serde_json::from_value(everything).unwrap()],
         levels: vec![serde_json::from_value(level).unwrap()],
+        shared: None,
     }
 }
 
@@ -102,7 +103,7 @@ impl World {
             vec![Listen { socket, tls: None }],
             authenticator,
             upstream::Settings::new(vec![server], None),
-            AdmissionSettings::FlowControl { server_limit: Seats(1) },
+            AdmissionSettings::FlowControl { server_limit: Seats(1), together: None },
         );
         settings.upstream.http1 = speaker();
         settings.http1 = speaker();

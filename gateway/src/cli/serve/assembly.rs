@@ -70,7 +70,10 @@ impl Rooms {
         let (reading, writing) =
             (flow_control.max_requests_inflight, flow_control.max_mutating_requests_inflight);
         let admission = if flow_control.enable_priority_and_fairness {
-            AdmissionSettings::FlowControl { server_limit: Seats(u64::from(reading) + u64::from(writing)) }
+            AdmissionSettings::FlowControl {
+                server_limit: Seats(u64::from(reading) + u64::from(writing)),
+                together: None,
+            }
         } else {
             AdmissionSettings::InFlight { reading_max: reading as usize, writing_max: writing as usize }
         };

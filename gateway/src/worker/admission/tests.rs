@@ -4,15 +4,21 @@ use usher_flowcontrol::controller::User;
 use usher_flowcontrol::request_info::RequestInfo;
 
 use super::*;
+use crate::config::objects::Source;
+use crate::coordinator;
 
 /// One level with one seat and no queues.
 fn admission() -> Rc<Admission> {
-    Rc::new(Admission::new(Seats(1)))
+    Rc::new(Admission::new(Seats(1), None))
 }
 
 fn arrive(admission: &Rc<Admission>) -> Entry {
+    arrive_as(admission, &[])
+}
+
+fn arrive_as(admission: &Rc<Admission>, groups: &[String]) -> Entry {
     let info = RequestInfo::parse("GET", "/api/v1/pods/p").unwrap();
-    let user = User { name: "u", groups: &[] };
+    let user = User { name: "u", groups };
     let class = admission.controller.borrow().classify(user, &info);
     let user = Arc::new(Identity::default());
     let described = Described { user, method: Method::GET, target: Uri::default() };
@@ -57,4 +63,116 @@ fn a_tag_is_not_mistaken_for_an_earlier_one() {
     assert_ne!(first, second, "the same line, another generation");
     book.leave(first);
     assert!(book.line(second).is_some());
+}
+
+/// Two workers of the suggested objects with one seat for each level, and who watches over them.
+struct Pair {
+    seats: coordinator::Seats,
+    told: Arc<Objects>,
+    workers: Vec<Rc<Admission>>,
+    groups: Vec<String>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let seats = coordinator::Seats::new(Seats(1), 2, false);
+        let mut objects = Source { folder: None, suggested: true }.read().unwrap();
+        let level = objects.levels.iter_mut().find(|level| level.metadata.name == "global-default").unwrap();
+        level.spec.limited.as_mut().unwrap().lendable_percent = Some(0);
+        let told = seats.configure(&objects);
+        let groups = vec!["system:authenticated".to_owned()];
+        let mut pair = Self { seats, told, workers: Vec::new(), groups };
+        pair.workers = vec![pair.worker(0), pair.worker(1)];
+        pair
+    }
+
+    fn worker(&self, worker: usize) -> Rc<Admission> {
+        let together = Together { worker, shared: self.seats.shared(), bells: self.seats.bells() };
+        let admission = Rc::new(Admission::new(Seats(1), Some(together)));
+        admission.configure(&self.told);
+        admission
+    }
+
+    fn arrive(&self, worker: usize) -> Entry {
+        arrive_as(&self.workers[worker], &self.groups)
+    }
+
+    fn hear(&self) {
+        self.workers.iter().for_each(|worker| worker.act(|controller| controller.poll(ring::now())));
+    }
+
+    /// Requests that hold or want seats.
+    fn busy(&self) -> (u64, usize) {
+        let snapshot = self.seats.snapshot();
+        let level = snapshot.levels.iter().find(|level| &*level.name == "global-default").unwrap();
+        (level.seats_in_use.0, level.waiting)
+    }
+}
+
+fn ready(waiting: &mut Waiting) -> Option<Result<Box<Seat>, Reason>> {
+    match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_seat_goes_from_one_worker_to_another() {
+    let pair = Pair::new();
+    let Entry::Seated(seat) = pair.arrive(0) else { panic!("a free seat") };
+    let Entry::Waits(mut waiting) = pair.arrive(1) else { panic!("the seat is taken") };
+    assert_eq!(pair.busy(), (1, 1));
+    assert!(ready(&mut waiting).is_none());
+    drop(seat);
+    assert!(ready(&mut waiting).is_none(), "it has not heard yet");
+    pair.hear();
+    let Some(Ok(seat)) = ready(&mut waiting) else { panic!("it has its seat") };
+    assert_eq!(pair.busy(), (1, 0));
+    drop(seat);
+    assert_eq!(pair.busy(), (0, 0));
+}
+
+#[test]
+fn a_seat_granted_to_one_that_has_left_comes_back() {
+    let pair = Pair::new();
+    let refuse = |waiting: Waiting| waiting.refuse(Reason::QueueFull, Outcome::TooManyWaiting);
+    for leave in [drop::<Waiting> as fn(Waiting), refuse] {
+        let Entry::Seated(seat) = pair.arrive(0) else { panic!("a free seat") };
+        let Entry::Waits(waiting) = pair.arrive(1) else { panic!("the seat is taken") };
+        drop(seat);
+        leave(waiting);
+        assert_eq!(pair.busy(), (1, 0), "granted, and nobody has heard");
+        pair.hear();
+        assert_eq!(
+            (pair.busy(), pair.workers[1].described().len(), pair.workers[1].waiting()),
+            ((0, 0), 0, 0)
+        );
+    }
+}
+
+#[test]
+fn whose_time_is_over_as_the_seat_comes_gets_it() {
+    let pair = Pair::new();
+    let Entry::Seated(seat) = pair.arrive(0) else { panic!("a free seat") };
+    let Entry::Waits(waiting) = pair.arrive(1) else { panic!("the seat is taken") };
+    drop(seat);
+    let mut waiting = waiting.time_out().expect("decided elsewhere in this moment");
+    pair.hear();
+    assert!(matches!(ready(&mut waiting), Some(Ok(_))));
+
+    let Entry::Seated(_seat) = pair.arrive(0) else { panic!("a free seat") };
+    let Entry::Waits(waiting) = pair.arrive(1) else { panic!("the seat is taken") };
+    assert!(waiting.time_out().is_none(), "nobody decides about it");
+    assert_eq!(pair.busy(), (1, 0));
+}
+
+#[test]
+fn a_worker_takes_the_place_of_one_that_died() {
+    let mut pair = Pair::new();
+    drop(pair.workers[0].controller.replace(Controller::empty(ring::now(), Seats(1))));
+    pair.seats.bury(0);
+    pair.workers[0] = pair.worker(0);
+    let Entry::Seated(seat) = pair.arrive(0) else { panic!("a free seat") };
+    drop(seat);
+    assert_eq!(pair.busy(), (0, 0));
 }

@@ -1,0 +1,140 @@
+//! Watches over the levels that workers share: their demand, their limits, and what the dead leave behind.
+//!
+//! A thread of its own looks at all levels every [`TICK`] and moves seats between them when that is due. No worker
+//! waits for it. If it panics another coordinator takes over: limits stay as they are until that one has watched for a
+//! whole period. What is decided, and how, is in `usher_shards::Coordinator`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use usher_flowcontrol::snapshot::Snapshot;
+use usher_flowcontrol::units::Seats as Count;
+use usher_shards::{Coordinator, Shared};
+
+use crate::config::objects;
+use crate::ring;
+use crate::worker::{Bells, Objects};
+
+/// Between two looks. Demand is sampled: what rises and falls between two looks is not seen. An adjustment period has
+/// 2 000 of them, so an average over it is off by a seat held for 5 ms in 10 s.
+const TICK: Duration = Duration::from_millis(5);
+
+/// The coordinator, for the threads that ask it something. No worker does.
+#[derive(Debug)]
+pub struct Seats {
+    inside: Mutex<Inside>,
+    bells: Bells,
+    server_limit: Count,
+    exact: bool,
+}
+
+#[derive(Debug)]
+struct Inside {
+    coordinator: Coordinator,
+    objects: Arc<Objects>,
+}
+
+impl Seats {
+    /// For so many workers, before they start. `exact`: `--flow-control-exact`.
+    #[must_use]
+    pub fn new(server_limit: Count, workers: usize, exact: bool) -> Self {
+        let coordinator = Coordinator::new(ring::precise(), server_limit, workers, exact);
+        let inside = Inside { coordinator, objects: Arc::default() };
+        Self { inside: Mutex::new(inside), bells: Bells::new(workers), server_limit, exact }
+    }
+
+    /// How workers are woken.
+    #[must_use]
+    pub fn bells(&self) -> Bells {
+        self.bells.clone()
+    }
+
+    /// What workers share.
+    #[must_use]
+    pub fn shared(&self) -> Shared {
+        self.inside().coordinator.shared().clone()
+    }
+
+    /// From now on these objects are in force. Returns what workers are told.
+    pub fn configure(&self, objects: &objects::Objects) -> Arc<Objects> {
+        let mut inside = self.inside();
+        let shared = inside.coordinator.configure(ring::precise(), &objects.schemas, &objects.levels, true);
+        let objects = Objects {
+            schemas: objects.schemas.clone(),
+            levels: objects.levels.clone(),
+            shared: Some(shared),
+        };
+        inside.objects = Arc::new(objects);
+        self.wake(&mut inside.coordinator);
+        Arc::clone(&inside.objects)
+    }
+
+    /// That worker has died: what it held is given back, before another one takes its place.
+    pub fn bury(&self, worker: usize) {
+        let mut inside = self.inside();
+        inside.coordinator.bury(ring::precise(), worker);
+        self.wake(&mut inside.coordinator);
+    }
+
+    /// The levels as a whole.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.inside().coordinator.snapshot(ring::precise())
+    }
+
+    /// Starts the thread, for as long as the process lives. `tidy` is called when a level has gone.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn start(self: &Arc<Self>, tidy: impl Fn() + Send + 'static) -> std::io::Result<()> {
+        let seats = Arc::clone(self);
+        std::thread::Builder::new().name("usher-seats".into()).spawn(move || {
+            loop {
+                std::thread::sleep(TICK);
+                match catch_unwind(AssertUnwindSafe(|| seats.tick())) {
+                    Ok(true) => tidy(),
+                    Ok(false) => {}
+                    Err(_) => seats.succeed(),
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Looks, and moves seats if that is due. Whether a level has gone.
+    fn tick(&self) -> bool {
+        let mut inside = self.inside();
+        let now = ring::precise();
+        let unix_second = i64::try_from(ring::date().as_secs()).unwrap_or(i64::MAX);
+        inside.coordinator.observe(now, unix_second);
+        let gone = inside.coordinator.borrow_due() <= now && inside.coordinator.borrow(now);
+        self.wake(&mut inside.coordinator);
+        gone
+    }
+
+    /// Another coordinator takes the place of one that panicked.
+    fn succeed(&self) {
+        let mut inside = self.inside();
+        let now = ring::precise();
+        let former = inside.coordinator.desk();
+        let shared = inside.coordinator.shared().clone();
+        let objects = Arc::clone(&inside.objects);
+        // The former lets go of its desk before the successor sits down at the other.
+        inside.coordinator = Coordinator::succeed(now, self.server_limit, self.exact, shared, former);
+        inside.coordinator.configure(now, &objects.schemas, &objects.levels, false);
+        inside.coordinator.bury(now, former);
+        self.wake(&mut inside.coordinator);
+        tracing::error!("the coordinator has panicked; limits stay as they are for a period of 10 s");
+    }
+
+    fn wake(&self, coordinator: &mut Coordinator) {
+        while let Some(worker) = coordinator.next_wake() {
+            self.bells.ring(worker);
+        }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
