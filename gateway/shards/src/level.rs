@@ -163,14 +163,23 @@ impl Level {
 // === impl Common ===
 
 impl Common {
-    /// What leases may hold at that limit.
+    /// Leases begin anew at that limit; the coordinator goes on from there (`lending`).
     pub(crate) fn set_leases(&self, mode: Mode, limit: Seats) {
+        let most = self.lease_most_at(mode, limit);
+        self.desks.iter().for_each(|desk| desk.lease_max.store(most, Ordering::Relaxed));
+    }
+
+    /// Seats that one lease may hold at the most.
+    pub(crate) fn lease_most(&self) -> u64 {
+        self.lease_most_at(self.shape.mode(), self.shape.limit())
+    }
+
+    fn lease_most_at(&self, mode: Mode, limit: Seats) -> u64 {
         let workers = self.desks.len() as u64;
         // Without queues a request is turned away when the pool is empty, so nobody may keep seats for later.
         let enough = limit.0 >= self.options.lease_from.saturating_mul(workers);
         let pays = matches!(mode, Mode::Queue { .. }) && self.options.bypass && enough;
-        let most = if pays { self.options.lease.min((limit.0 / workers).max(1)) } else { 0 };
-        self.desks.iter().for_each(|desk| desk.lease_max.store(most, Ordering::Relaxed));
+        if pays { self.options.lease.min((limit.0 / workers).max(1)) } else { 0 }
     }
 }
 

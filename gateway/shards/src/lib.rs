@@ -21,6 +21,7 @@
 //! | `pool` | free seats and waiting requests in one word |
 //! | `role`, `mail`, `ring` | who may visit, whom to visit, what they left |
 //! | `coordinator` | what is decided about levels as a whole, and what workers are given |
+//! | `lending` | what each worker may keep for its next requests |
 //! | `part` | what a controller asks of a level: a worker's part, the coordinator's |
 //! | `desk`, `slots` | what a worker shows to the others |
 //! | `operation` | what can be left in a ring |
@@ -32,6 +33,7 @@ mod bypass;
 mod combine;
 mod coordinator;
 mod desk;
+mod lending;
 mod lengths;
 mod level;
 mod look;

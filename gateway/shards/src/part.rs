@@ -11,6 +11,7 @@ use usher_flowcontrol::level::{
 };
 use usher_flowcontrol::units::{Nanos, SeatSeconds, Seats, Work};
 
+use crate::lending::Lending;
 use crate::level::Level;
 use crate::shard::{Event, Shard};
 use crate::sync::Ordering;
@@ -26,6 +27,7 @@ pub struct Part {
     now: Nanos,
     /// Requests turned away by all parts, as of the last look.
     turned_away_seen: u64,
+    lending: Lending,
 }
 
 /// A request of this worker.
@@ -57,7 +59,14 @@ impl Part {
     }
 
     fn new(shard: Shard, watches: bool) -> Self {
-        Self { shard, watches, known: Vec::new(), now: Nanos::ZERO, turned_away_seen: 0 }
+        Self {
+            shard,
+            watches,
+            known: Vec::new(),
+            now: Nanos::ZERO,
+            turned_away_seen: 0,
+            lending: Lending::default(),
+        }
     }
 
     /// The level that this is a part of.
@@ -195,6 +204,9 @@ impl level::Part for Part {
     fn poll(&mut self, now: Nanos) {
         let now = self.told(now);
         self.shard.poll(now);
+        if self.watches {
+            self.lending.look(now, &mut self.shard);
+        }
     }
 
     fn next_event(&mut self) -> Option<Event> {
