@@ -16,16 +16,21 @@ use usher_flowcontrol::snapshot::{Level, Queue, Request, Snapshot};
 use usher_flowcontrol::units::{Nanos, Seats, Work};
 
 use crate::compare::compare;
+use crate::crew::{Crew, Lead, Nobody, OfFour};
 use crate::numbers::{count, each_case, integer, list, text};
 use crate::{File, Outcome};
 
 pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
-    each_case(file, case)
+    each_case(file, case::<Nobody>)
 }
 
-fn case(case: &Value) -> Result<(), String> {
+pub(crate) fn run_with_four(file: &File) -> Vec<(String, Outcome)> {
+    each_case(file, case::<OfFour>)
+}
+
+fn case<L: Lead>(case: &Value) -> Result<(), String> {
     let mut replay = Replay {
-        controller: Controller::new(Nanos::ZERO, Seats(count(case, "server_concurrency_limit")?)),
+        crew: Crew::<L>::new(Seats(count(case, "server_concurrency_limit")?)),
         requests: Vec::new(),
         lingering: BTreeMap::new(),
         unix_epoch: Nanos::ZERO - unix_nanos(text(case, "start_time")?)?,
@@ -34,7 +39,7 @@ fn case(case: &Value) -> Result<(), String> {
     for (index, event) in list(case, "events")?.iter().enumerate() {
         replay.event(event).map_err(|why| format!("event {index}: {why}"))?;
     }
-    let snapshot = as_kube_apiserver_counts(replay.controller.snapshot(replay.now));
+    let snapshot = as_kube_apiserver_counts(replay.crew.snapshot(replay.now));
     let state: Vec<Value> = snapshot.levels.iter().map(|level| replay.level(level)).collect();
     compare("state", &json!(state), &case["state"])?;
     for expected in list(case, "dumps")? {
@@ -60,11 +65,11 @@ fn as_kube_apiserver_counts(mut snapshot: Snapshot) -> Snapshot {
     snapshot
 }
 
-struct Replay<'a> {
-    controller: Controller,
+struct Replay<'a, L: Lead> {
+    crew: Crew<L>,
     /// By tag.
     requests: Vec<Known<'a>>,
-    lingering: BTreeMap<Nanos, (LevelId, Ticket)>,
+    lingering: BTreeMap<Nanos, (usize, LevelId, Ticket)>,
     /// The start of 1970 on the scenario's clock.
     unix_epoch: Nanos,
     now: Nanos,
@@ -74,21 +79,22 @@ struct Replay<'a> {
 struct Known<'a> {
     id: &'a str,
     event: &'a Value,
+    worker: usize,
     class: Class,
     ticket: Option<Ticket>,
 }
 
 // === impl Replay: events ===
 
-impl<'a> Replay<'a> {
+impl<'a, L: Lead> Replay<'a, L> {
     fn event(&mut self, event: &'a Value) -> Result<(), String> {
         let at = Nanos(integer(event, "at_ns")?);
-        while let Some((&until, &(level, ticket))) = self.lingering.first_key_value() {
+        while let Some((&until, &(worker, level, ticket))) = self.lingering.first_key_value() {
             if until > at {
                 break;
             }
             self.lingering.remove(&until);
-            self.controller.linger_end(until, level, ticket);
+            self.crew.at(worker, until, 0, |controller| controller.linger_end(until, level, ticket));
         }
         self.now = at;
         match text(event, "op")? {
@@ -99,7 +105,7 @@ impl<'a> Replay<'a> {
             "pass" => {}
             other => return Err(format!("unknown operation {other}")),
         }
-        let started: Vec<&str> = std::iter::from_fn(|| self.controller.next_event())
+        let started: Vec<&str> = std::iter::from_fn(|| self.crew.next_event())
             .map(|(_, event)| match event {
                 Event::Dispatched(Dispatched { tag, .. }) | Event::Rejected { tag, .. } => tag,
             })
@@ -129,8 +135,8 @@ impl<'a> Replay<'a> {
         }
         let schemas = read(event, "flow_schemas", defaults::fill_schema)?;
         let levels = read(event, "priority_levels", defaults::fill_level)?;
-        self.controller.configure(self.now, &schemas, &levels);
-        let snapshot = self.controller.snapshot(self.now);
+        self.crew.configure(self.now, &schemas, &levels);
+        let snapshot = self.crew.snapshot(self.now);
         let limits: BTreeMap<&str, u64> =
             snapshot.levels.iter().map(|level| (&*level.name, level.limit.0)).collect();
         compare("limits", &json!(limits), &event["current_limits"])
@@ -145,49 +151,57 @@ impl<'a> Replay<'a> {
         let target = target(&event["request"])?;
         let method = method(&event["request"])?;
         let info = RequestInfo::parse(&method, &target).map_err(|error| error.to_string())?;
-        let class = self.controller.classify(user, &info);
-        compare("schema", &json!(self.controller.schema_name(class.schema)), &event["flow_schema"])?;
-        compare("level", &json!(self.controller.level_name(class.level)), &event["priority_level"])?;
+        let worker = self.crew.next();
+        let controller = self.crew.of(worker);
+        let class = controller.classify(user, &info);
+        compare("schema", &json!(controller.schema_name(class.schema)), &event["flow_schema"])?;
+        compare("level", &json!(controller.level_name(class.level)), &event["priority_level"])?;
         let work = Work {
             initial_seats: Seats(count(&event["work"], "initial_seats")?),
             final_seats: Seats(count(&event["work"], "final_seats")?),
             additional_latency: Nanos(integer(&event["work"], "additional_latency_ns")?),
         };
-        let verdict = self.controller.arrive(self.now, &class, work, self.requests.len() as u64);
+        let (now, tag) = (self.now, self.requests.len() as u64);
+        let verdict = self.crew.at(worker, now, 0, |controller| controller.arrive(now, &class, work, tag));
         let (outcome, ticket) = match verdict {
             Verdict::Execute(ticket) => ("executing", Some(ticket)),
             Verdict::Wait(ticket) => ("waiting", Some(ticket)),
             Verdict::Reject(_) => ("rejected", None),
         };
-        self.requests.push(Known { id: text(event, "id")?, event, class, ticket });
+        self.requests.push(Known { id: text(event, "id")?, event, worker, class, ticket });
         compare("outcome", &json!(outcome), &event["outcome"])
     }
 
     fn finish(&mut self, id: &str) -> Result<(), String> {
-        let (level, ticket) = self.accepted(id)?;
-        if let Finish::Lingers { until } = self.controller.finish(self.now, level, ticket) {
-            self.lingering.insert(until, (level, ticket));
+        let (worker, level, ticket) = self.accepted(id)?;
+        let now = self.now;
+        let finish = self.crew.at(worker, now, 0, |controller| controller.finish(now, level, ticket));
+        if let Finish::Lingers { until } = finish {
+            self.lingering.insert(until, (worker, level, ticket));
         }
         Ok(())
     }
 
     fn time_out(&mut self, id: &str) -> Result<(), String> {
-        let (level, ticket) = self.accepted(id)?;
-        let waited = self.controller.cancel(self.now, level, ticket, Reason::TimeOut);
+        let (worker, level, ticket) = self.accepted(id)?;
+        let now = self.now;
+        let cancel =
+            |controller: &mut Controller<L::Part>| controller.cancel(now, level, ticket, Reason::TimeOut);
+        let waited = self.crew.at(worker, now, 0, cancel);
         if waited { Ok(()) } else { Err(format!("{id} did not wait")) }
     }
 
-    fn accepted(&self, id: &str) -> Result<(LevelId, Ticket), String> {
+    fn accepted(&self, id: &str) -> Result<(usize, LevelId, Ticket), String> {
         let known =
             self.requests.iter().find(|known| known.id == id).ok_or_else(|| format!("no request {id}"))?;
         let ticket = known.ticket.ok_or_else(|| format!("{id} was not accepted"))?;
-        Ok((known.class.level, ticket))
+        Ok((known.worker, known.class.level, ticket))
     }
 }
 
 // === impl Replay: state and tables ===
 
-impl Replay<'_> {
+impl<L: Lead> Replay<'_, L> {
     fn dump(&self, snapshot: &Snapshot, path: &str) -> Result<String, String> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         match path.strip_prefix("/debug/api_priority_and_fairness/") {

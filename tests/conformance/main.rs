@@ -1,5 +1,8 @@
 //! Runs every file of the golden vectors and prints one line a file.
 //!
+//! What workers decide is decided twice: by one worker, and by four that share everything, in exact mode (`crew`).
+//! Both must agree with the vectors. The other files are about what each worker does for itself.
+//!
 //! The directory is `USHER_VECTORS` if set, else the project's own copy, `tests/vectors`. A file without
 //! a runner is a failure, and so is a file that holds no case. Cases are left out only by the tags that
 //! ARCHITECTURE.md lists, never by name. A runner is a function from the file to one outcome a case.
@@ -7,6 +10,7 @@
 mod borrowing;
 mod classify;
 mod compare;
+mod crew;
 mod demand;
 mod dumps;
 mod estimate;
@@ -26,6 +30,7 @@ mod wait_limit;
 mod watch_count;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,34 +58,34 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// File name to runner, in the order in which they are reported.
-const RUNNERS: &[(&str, Runner)] = &[
-    ("bootstrap.json", objects::bootstrap_json),
-    ("bootstrap.yaml", objects::bootstrap_yaml),
-    ("borrowing.json", borrowing::run),
-    ("classify.json", classify::run),
-    ("collision_probability.json", shuffle::run_collisions),
-    ("defaulting.json", objects::defaulting),
-    ("demand.json", demand::run),
-    ("dumps.json", dumps::run),
-    ("estimate.json", estimate::run),
-    ("flow_hash.json", flow_hash::run),
-    ("flow_schema_order.json", classify::run_order),
-    ("metrics.json", metrics::run),
-    ("queueset.json", queueset::run),
-    ("queueset_long.json", queueset::run),
-    ("request_info.json", request_info::run),
-    ("responses.json", responses::run),
-    ("retry_after.json", retry_after::run),
-    ("seat_seconds.json", seat_seconds::run),
-    ("shuffle.json", shuffle::run),
-    ("solver.json", solver::run),
-    ("uniform_scenarios.json", uniform_scenarios::run),
-    ("wait_limit.json", wait_limit::run),
-    ("watch_count.json", watch_count::run),
-    ("maintenance.json", objects::maintenance),
-    ("status.json", objects::status),
-    ("validation.json", objects::validation),
+/// File name to runner, and to the one with four workers.
+const RUNNERS: &[(&str, Runner, Option<Runner>)] = &[
+    ("bootstrap.json", objects::bootstrap_json, None),
+    ("bootstrap.yaml", objects::bootstrap_yaml, None),
+    ("borrowing.json", borrowing::run, None),
+    ("classify.json", classify::run, None),
+    ("collision_probability.json", shuffle::run_collisions, None),
+    ("defaulting.json", objects::defaulting, None),
+    ("demand.json", demand::run, None),
+    ("dumps.json", dumps::run, Some(dumps::run_with_four)),
+    ("estimate.json", estimate::run, None),
+    ("flow_hash.json", flow_hash::run, None),
+    ("flow_schema_order.json", classify::run_order, None),
+    ("metrics.json", metrics::run, None),
+    ("queueset.json", queueset::run, Some(queueset::run_with_four)),
+    ("queueset_long.json", queueset::run, Some(queueset::run_with_four)),
+    ("request_info.json", request_info::run, None),
+    ("responses.json", responses::run, Some(responses::run_with_four)),
+    ("retry_after.json", retry_after::run, None),
+    ("seat_seconds.json", seat_seconds::run, None),
+    ("shuffle.json", shuffle::run, None),
+    ("solver.json", solver::run, None),
+    ("uniform_scenarios.json", uniform_scenarios::run, Some(uniform_scenarios::run_with_four)),
+    ("wait_limit.json", wait_limit::run, None),
+    ("watch_count.json", watch_count::run, None),
+    ("maintenance.json", objects::maintenance, None),
+    ("status.json", objects::status, None),
+    ("validation.json", objects::validation, None),
 ];
 
 /// Failures printed in full per file; the rest is counted.
@@ -116,7 +121,7 @@ fn main() -> ExitCode {
 
 /// Runs one file and prints its line; how many cases agreed and failed.
 fn run_file(path: &std::path::Path, name: &str) -> (usize, usize) {
-    let Some((_, runner)) = RUNNERS.iter().find(|(file, _)| *file == name) else {
+    let Some((_, runner, with_four)) = RUNNERS.iter().find(|(file, ..)| *file == name) else {
         println!("{name}: FAILED, nothing here can run it");
         return (0, 1);
     };
@@ -138,28 +143,58 @@ fn run_file(path: &std::path::Path, name: &str) -> (usize, usize) {
     } else {
         Value::Null
     };
-    let outcomes = runner(&File { text, document });
-    let (mut agreed, mut left_out, mut failures) = (0, BTreeMap::new(), Vec::new());
-    for (case, outcome) in outcomes {
-        match outcome {
-            Outcome::Agreed => agreed += 1,
-            Outcome::LeftOut(tag) => *left_out.entry(tag).or_insert(0) += 1,
-            Outcome::Failed(why) => failures.push((case, why)),
+    let file = File { text, document };
+    let alone = Tally::of(runner(&file));
+    let Some(with_four) = with_four else {
+        println!("{name}: {alone}");
+        return alone.report();
+    };
+    let four = Tally::of(with_four(&file));
+    println!("{name}: with one worker {alone}; with four {four}");
+    let ((agreed, failed), (agreed_four, failed_four)) = (alone.report(), four.report());
+    (agreed + agreed_four, failed + failed_four)
+}
+
+/// The cases of a file, counted.
+struct Tally {
+    agreed: usize,
+    left_out: BTreeMap<&'static str, usize>,
+    failures: Vec<(String, String)>,
+}
+
+impl Tally {
+    fn of(outcomes: Vec<(String, Outcome)>) -> Self {
+        let mut tally = Self { agreed: 0, left_out: BTreeMap::new(), failures: Vec::new() };
+        for (case, outcome) in outcomes {
+            match outcome {
+                Outcome::Agreed => tally.agreed += 1,
+                Outcome::LeftOut(tag) => *tally.left_out.entry(tag).or_insert(0) += 1,
+                Outcome::Failed(why) => tally.failures.push((case, why)),
+            }
         }
+        tally
     }
-    let tags: Vec<String> = left_out.iter().map(|(tag, count)| format!("{tag}: {count}")).collect();
-    let total: usize = left_out.values().sum();
-    let tags = if tags.is_empty() { String::new() } else { format!(" ({})", tags.join(", ")) };
-    println!("{name}: {agreed} agreed, {total} left out{tags}");
-    for (case, why) in failures.iter().take(FAILURES_SHOWN) {
-        println!("  FAILED {case}: {why}");
+
+    /// Prints what failed; how many cases agreed and failed.
+    fn report(&self) -> (usize, usize) {
+        for (case, why) in self.failures.iter().take(FAILURES_SHOWN) {
+            println!("  FAILED {case}: {why}");
+        }
+        if self.failures.len() > FAILURES_SHOWN {
+            println!("  … and {} more", self.failures.len() - FAILURES_SHOWN);
+        }
+        if self.agreed + self.left_out.len() + self.failures.len() == 0 {
+            println!("  FAILED: the file holds no case");
+            return (0, 1);
+        }
+        (self.agreed, self.failures.len())
     }
-    if failures.len() > FAILURES_SHOWN {
-        println!("  … and {} more", failures.len() - FAILURES_SHOWN);
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tags: Vec<String> = self.left_out.iter().map(|(tag, count)| format!("{tag}: {count}")).collect();
+        let tags = if tags.is_empty() { String::new() } else { format!(" ({})", tags.join(", ")) };
+        write!(out, "{} agreed, {} left out{tags}", self.agreed, self.left_out.values().sum::<usize>())
     }
-    if agreed + total + failures.len() == 0 {
-        println!("  FAILED: the file holds no case");
-        return (0, 1);
-    }
-    (agreed, failures.len())
 }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use usher_flowcontrol::level::{Arrival, Finish, Level, Mode, Reason, Ticket, Verdict};
+use usher_flowcontrol::level::{
+    Arrival, Dispatched, Event, Finish, Level, Mode, Picture, Reason, Ticket, Verdict,
+};
 use usher_flowcontrol::units::{FlowHash, Nanos, Seats, Work};
 
+use crate::crew::{Four, Subject};
 use crate::numbers::{count, decimal, integer, list, text};
 use crate::{File, Outcome};
 
@@ -14,16 +17,25 @@ use crate::{File, Outcome};
 const LEFT_OUT: [&str; 3] = ["cancel_starts_nothing", "shrink", "epoch_wrap"];
 
 pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
-    let cases = file.document["cases"].as_array().map(Vec::as_slice).unwrap_or_default();
-    cases.iter().map(|case| (case["name"].as_str().unwrap_or("unnamed").to_owned(), outcome(case))).collect()
+    run_on::<Level>(file)
 }
 
-fn outcome(case: &Value) -> Outcome {
+pub(crate) fn run_with_four(file: &File) -> Vec<(String, Outcome)> {
+    run_on::<Four>(file)
+}
+
+fn run_on<S: Subject>(file: &File) -> Vec<(String, Outcome)> {
+    let cases = file.document["cases"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let name = |case: &Value| case["name"].as_str().unwrap_or("unnamed").to_owned();
+    cases.iter().map(|case| (name(case), outcome::<S>(case))).collect()
+}
+
+fn outcome<S: Subject>(case: &Value) -> Outcome {
     let tagged =
         |tag: &&str| case["tags"].as_array().is_some_and(|tags| tags.iter().any(|given| given == tag));
     match LEFT_OUT.into_iter().find(tagged) {
         Some(tag) => Outcome::LeftOut(tag),
-        None => match Replay::of(case).and_then(Replay::run) {
+        None => match Replay::<S>::of(case).and_then(Replay::run) {
             Ok(()) => Outcome::Agreed,
             Err(why) => Outcome::Failed(why),
         },
@@ -46,9 +58,9 @@ pub(crate) fn mode(config: &Value) -> Result<(Mode, Seats), String> {
 }
 
 /// One case on its way.
-struct Replay<'a> {
+struct Replay<'a, S> {
     case: &'a Value,
-    level: Level,
+    level: S,
     /// By time: no two things of a case happen at the same time.
     agenda: BTreeMap<i64, Item<'a>>,
     requests: Vec<Request<'a>>,
@@ -68,28 +80,30 @@ struct Request<'a> {
     duration: i64,
 }
 
-impl<'a> Replay<'a> {
+impl<'a, S: Subject> Replay<'a, S> {
     fn of(case: &'a Value) -> Result<Self, String> {
         let (mode, limit) = mode(&case["config"])?;
         let mut agenda = BTreeMap::new();
         for event in list(case, "events")? {
             agenda.insert(integer(event, "t")?, Item::Input(event));
         }
-        Ok(Self { case, level: Level::new(Nanos(0), mode, limit), agenda, requests: Vec::new() })
+        Ok(Self { case, level: S::new(mode, limit), agenda, requests: Vec::new() })
     }
 
     fn run(mut self) -> Result<(), String> {
         let case = self.case;
+        let mut last = 0;
         for expected in list(case, "expect")? {
             let (now, item) = self.agenda.pop_first().ok_or("nothing happens any more")?;
             let mut found = self.happen(now, item)?;
-            self.observe(&mut found);
+            self.observe(now, &mut found)?;
             compare(&found, expected)?;
+            last = now;
         }
         if let Some(left) = self.agenda.keys().next() {
             return Err(format!("something happens at {left}"));
         }
-        compare(&self.end(), &case["end"])?;
+        compare(&self.end(last)?, &case["end"])?;
         Ok(())
     }
 
@@ -124,8 +138,11 @@ impl<'a> Replay<'a> {
             }
         };
         entry["t"] = now.into();
-        while let Some(next) = self.level.next_dispatched() {
-            let number = usize::try_from(next.tag).map_err(|error| error.to_string())?;
+        while let Some(event) = self.level.next_event() {
+            let Event::Dispatched(Dispatched { tag, .. }) = event else {
+                return Err(format!("{event:?} after it was to wait"));
+            };
+            let number = usize::try_from(tag).map_err(|error| error.to_string())?;
             self.agenda.insert(now + self.requests[number].duration, Item::Finish(number));
             entry["dispatched"].as_array_mut().ok_or("no list")?.push(self.requests[number].id.into());
         }
@@ -162,8 +179,8 @@ impl<'a> Replay<'a> {
             };
         entry["outcome"] = outcome.into();
         if let Some(ticket) = ticket {
-            let queue = self.level.request(ticket).ok_or("accepted and unknown")?.queue;
-            entry["queue"] = queue.map_or(Value::from(-1), Value::from);
+            self.level.held(ticket).ok_or("accepted and unknown")?;
+            entry["queue"] = self.level.queue_of(ticket).map_or(Value::from(-1), Value::from);
             self.requests.push(Request { id, ticket, duration });
         }
         Ok(entry)
@@ -177,49 +194,52 @@ impl<'a> Replay<'a> {
         Ok(json!({"kind": "cancel", "id": id, "outcome": outcome, "dispatched": []}))
     }
 
-    /// Adds the state to an entry.
-    fn observe(&self, entry: &mut Value) {
-        entry["R"] = self.level.r().raw().to_string().into();
-        entry["seatsInUse"] = self.level.seats_in_use().0.into();
-        entry["requestsWaiting"] = self.level.waiting().into();
-        entry["requestsExecuting"] = self.level.executing().into();
-        entry["robinIndex"] = self.level.robin_index().into();
-        entry["queues"] = self.queues(false);
+    /// Adds the state to an entry; the queues in which anything is not zero.
+    fn observe(&mut self, now: i64, entry: &mut Value) -> Result<Picture, String> {
+        let picture = self.level.picture(Nanos(now));
+        if self.level.totals() != Some(picture.totals) {
+            return Err(format!("{:?} without asking for a picture", self.level.totals()));
+        }
+        entry["R"] = picture.r.raw().to_string().into();
+        entry["seatsInUse"] = picture.totals.seats_in_use.0.into();
+        entry["requestsWaiting"] = picture.totals.waiting.into();
+        entry["requestsExecuting"] = picture.totals.executing.into();
+        entry["robinIndex"] = picture.robin_index.into();
+        entry["queues"] = queues(&picture, false);
+        Ok(picture)
     }
 
-    fn end(&self) -> Value {
-        let (counters, epochs) = (self.level.counters(), self.level.epochs());
-        let mut end = json!({
-            "numQueues": self.level.queue_count(),
-            "seatsWaiting": self.level.seats_waiting().0,
-            "epochAdvances": epochs.complete + epochs.clipped,
-            "rejected": counters.rejected,
-            "cancelled": counters.cancelled,
-        });
-        self.observe(&mut end);
-        end["queues"] = self.queues(true);
-        end
+    fn end(&mut self, now: i64) -> Result<Value, String> {
+        let mut end = json!({});
+        let picture = self.observe(now, &mut end)?;
+        end["numQueues"] = picture.queue_count.into();
+        end["seatsWaiting"] = picture.totals.seats_waiting.0.into();
+        end["epochAdvances"] = (picture.epochs.complete + picture.epochs.clipped).into();
+        end["rejected"] = picture.counters.rejected.into();
+        end["cancelled"] = picture.counters.cancelled.into();
+        end["queues"] = queues(&picture, true);
+        Ok(end)
     }
+}
 
-    /// The queues in use; or, if `stale`, all in which anything is not zero.
-    fn queues(&self, stale: bool) -> Value {
-        let states = self.level.queue_states().into_iter().filter(|state| {
-            state.waiting > 0
-                || state.executing > 0
-                || state.seats_in_use.0 > 0
-                || (stale && state.next_dispatch_r.raw() > 0)
-        });
-        let shown = states.map(|state| {
-            json!({
-                "index": state.index,
-                "waiting": state.waiting,
-                "executing": state.executing,
-                "seatsInUse": state.seats_in_use.0,
-                "nextDispatchR": state.next_dispatch_r.raw().to_string(),
-            })
-        });
-        shown.collect()
-    }
+/// The queues in use; or, if `stale`, all in which anything is not zero.
+fn queues(picture: &Picture, stale: bool) -> Value {
+    let states = picture.queues.iter().map(|(state, ..)| state).filter(|state| {
+        state.waiting > 0
+            || state.executing > 0
+            || state.seats_in_use.0 > 0
+            || (stale && state.next_dispatch_r.raw() > 0)
+    });
+    let shown = states.map(|state| {
+        json!({
+            "index": state.index,
+            "waiting": state.waiting,
+            "executing": state.executing,
+            "seatsInUse": state.seats_in_use.0,
+            "nextDispatchR": state.next_dispatch_r.raw().to_string(),
+        })
+    });
+    shown.collect()
 }
 
 /// What is found must be what is expected. Fields that only the expectation has are not ours to judge.

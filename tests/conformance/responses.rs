@@ -16,6 +16,7 @@ use usher_flowcontrol::request_info::RequestInfo;
 use usher_flowcontrol::units::{Nanos, Seats, Work};
 
 use crate::compare::compare;
+use crate::crew::{Crew, Lead, Nobody, OfFour};
 use crate::numbers::{count, each_case, list, text};
 use crate::{File, Outcome};
 
@@ -26,12 +27,16 @@ const GO_BUFFER: usize = 2048;
 const UNIX_SECOND: i64 = 1_700_000_000;
 
 pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
-    each_case(file, case)
+    each_case(file, case::<Nobody>)
 }
 
-fn case(case: &Value) -> Result<(), String> {
+pub(crate) fn run_with_four(file: &File) -> Vec<(String, Outcome)> {
+    each_case(file, case::<OfFour>)
+}
+
+fn case<L: Lead>(case: &Value) -> Result<(), String> {
     let mut server = Server {
-        controller: Controller::new(Nanos::ZERO, Seats(count(case, "server_concurrency_limit")?)),
+        crew: Crew::<L>::new(Seats(count(case, "server_concurrency_limit")?)),
         now: Nanos::ZERO,
         exchanges: Vec::new(),
         counters: BTreeMap::new(),
@@ -61,8 +66,8 @@ fn case(case: &Value) -> Result<(), String> {
     compare("counters", &json!(server.counters()), &json!(counters))
 }
 
-struct Server<'a> {
-    controller: Controller,
+struct Server<'a, L: Lead> {
+    crew: Crew<L>,
     now: Nanos,
     /// One a request, in order of sending; its index is the request's tag.
     exchanges: Vec<Exchange<'a>>,
@@ -73,6 +78,8 @@ struct Server<'a> {
 struct Exchange<'a> {
     id: &'a str,
     step: &'a Value,
+    /// Who serves it.
+    worker: usize,
     /// Response headers so far, by name in lower case.
     headers: BTreeMap<String, String>,
     /// Where it waits or executes.
@@ -90,7 +97,7 @@ struct Answer {
 
 // === impl Server ===
 
-impl<'a> Server<'a> {
+impl<'a, L: Lead> Server<'a, L> {
     fn configure(&mut self, case: &Value) -> Result<(), String> {
         fn read<T: serde::de::DeserializeOwned>(
             case: &Value,
@@ -106,7 +113,7 @@ impl<'a> Server<'a> {
         }
         let schemas = read(case, "flow_schemas", defaults::fill_schema)?;
         let levels = read(case, "priority_levels", defaults::fill_level)?;
-        self.controller.configure(self.now, &schemas, &levels);
+        self.crew.configure(self.now, &schemas, &levels);
         Ok(())
     }
 
@@ -149,10 +156,11 @@ impl<'a> Server<'a> {
         for header in step["headers_set_before"].as_array().into_iter().flatten() {
             set(&mut headers, header[0].as_str().unwrap_or_default(), header[1].as_str().unwrap_or_default());
         }
-        let place = self.exchanges.len();
+        let (place, worker, now) = (self.exchanges.len(), self.crew.next(), self.now);
         self.exchanges.push(Exchange {
             id: text(step, "id")?,
             step,
+            worker,
             headers,
             seated: None,
             class: None,
@@ -170,13 +178,15 @@ impl<'a> Server<'a> {
         }
         let groups: Vec<String> =
             list(step, "groups")?.iter().filter_map(|group| group.as_str().map(str::to_owned)).collect();
-        let class = self.controller.classify(User { name: text(step, "user")?, groups: &groups }, &info);
+        let class = self.crew.of(worker).classify(User { name: text(step, "user")?, groups: &groups }, &info);
         let exchange = &mut self.exchanges[place];
         exchange.class = Some(class);
-        set(&mut exchange.headers, LEVEL_UID_HEADER, self.controller.level_uid(class.level));
-        set(&mut exchange.headers, SCHEMA_UID_HEADER, self.controller.schema_uid(class.schema));
+        set(&mut exchange.headers, LEVEL_UID_HEADER, self.crew.of(worker).level_uid(class.level));
+        set(&mut exchange.headers, SCHEMA_UID_HEADER, self.crew.of(worker).schema_uid(class.schema));
         let work = Work::seats(count(step, "seats")?);
-        match self.controller.arrive(self.now, &class, work, place as u64) {
+        let arrive =
+            |controller: &mut Controller<L::Part>| controller.arrive(now, &class, work, place as u64);
+        match self.crew.at(worker, now, UNIX_SECOND, arrive) {
             Verdict::Execute(ticket) => {
                 self.exchanges[place].seated = Some((class.level, ticket));
                 self.reach_upstream(place)
@@ -192,7 +202,7 @@ impl<'a> Server<'a> {
     /// Sends on what left its queue; its ids.
     fn dispatch(&mut self) -> Result<Vec<&'a str>, String> {
         let mut started = Vec::new();
-        while let Some((_, Event::Dispatched(dispatched))) = self.controller.next_event() {
+        while let Some((_, Event::Dispatched(dispatched))) = self.crew.next_event() {
             let place = usize::try_from(dispatched.tag).map_err(|error| error.to_string())?;
             self.reach_upstream(place)?;
             started.push(self.exchanges[place].id);
@@ -215,8 +225,10 @@ impl<'a> Server<'a> {
     }
 
     fn give_back_seat(&mut self, place: usize) {
+        let (worker, now) = (self.exchanges[place].worker, self.now);
         if let Some((level, ticket)) = self.exchanges[place].seated.take() {
-            let _ = self.controller.finish(self.now, level, ticket);
+            let _ =
+                self.crew.at(worker, now, UNIX_SECOND, |controller| controller.finish(now, level, ticket));
         }
     }
 
@@ -243,7 +255,10 @@ impl<'a> Server<'a> {
             return Ok(());
         }
         let (level, ticket) = self.exchanges[place].seated.take().ok_or("it does not wait")?;
-        if !self.controller.cancel(self.now, level, ticket, Reason::TimeOut) {
+        let (worker, now) = (self.exchanges[place].worker, self.now);
+        let cancel =
+            |controller: &mut Controller<L::Part>| controller.cancel(now, level, ticket, Reason::TimeOut);
+        if !self.crew.at(worker, now, UNIX_SECOND, cancel) {
             return Err("it does not wait".to_owned());
         }
         self.turn_away(place)?;
@@ -263,7 +278,10 @@ impl<'a> Server<'a> {
         ] {
             *self.counters.entry((metric, labels)).or_default() += 1;
         }
-        let seconds = self.controller.retry_after(UNIX_SECOND, class.level);
+        let (worker, now) = (exchange.worker, self.now);
+        let retry_after =
+            |controller: &mut Controller<L::Part>| controller.retry_after(UNIX_SECOND, class.level);
+        let seconds = self.crew.at(worker, now, UNIX_SECOND, retry_after);
         self.reply(place, Reply::too_many_requests(seconds));
         Ok(())
     }
@@ -287,7 +305,7 @@ impl<'a> Server<'a> {
                 json!({ "metric": metric, "labels": labels, "increase": increase })
             })
             .collect();
-        for meters in self.controller.snapshot(self.now).schemas {
+        for meters in self.crew.snapshot(self.now).schemas {
             let (level, schema) = (&*meters.level, &*meters.schema);
             if meters.dispatched > 0 {
                 grown.push(json!({

@@ -7,15 +7,24 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use usher_flowcontrol::demand::Integrator;
-use usher_flowcontrol::level::{Arrival, Finish, Level, Reason, Ticket, Verdict};
+use usher_flowcontrol::level::{Arrival, Dispatched, Event, Finish, Level, Reason, Ticket, Totals, Verdict};
 use usher_flowcontrol::units::{FlowHash, Nanos, Seats, Work};
 
+use crate::crew::{Four, Subject};
 use crate::numbers::{close, count, decimal, each_case, integer, list, required};
 use crate::{File, Outcome};
 
 pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
+    run_on::<Level>(file)
+}
+
+pub(crate) fn run_with_four(file: &File) -> Vec<(String, Outcome)> {
+    run_on::<Four>(file)
+}
+
+fn run_on<S: Subject>(file: &File) -> Vec<(String, Outcome)> {
     each_case(file, |case| {
-        let mut scenario = Scenario::of(case)?;
+        let mut scenario = Scenario::<S>::of(case)?;
         for (number, check) in list(case, "checks")?.iter().enumerate() {
             scenario.run_until(integer(check, "at")?)?;
             scenario.check(check).map_err(|why| format!("check {number}: {why}"))?;
@@ -26,8 +35,8 @@ pub(crate) fn run(file: &File) -> Vec<(String, Outcome)> {
 }
 
 /// A case on its way.
-struct Scenario {
-    level: Level,
+struct Scenario<S> {
+    level: S,
     clients: Vec<Client>,
     /// By time, then by order of scheduling.
     agenda: BTreeMap<(i64, usize), Item>,
@@ -68,11 +77,11 @@ struct Request {
     ticket: Ticket,
 }
 
-impl Scenario {
+impl<S: Subject> Scenario<S> {
     fn of(case: &Value) -> Result<Self, String> {
         let (mode, limit) = crate::queueset::mode(&case["config"])?;
         let mut scenario = Self {
-            level: Level::new(Nanos(0), mode, limit),
+            level: S::new(mode, limit),
             clients: Vec::new(),
             agenda: BTreeMap::new(),
             scheduled: 0,
@@ -123,7 +132,8 @@ impl Scenario {
         while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= end) {
             let ((at, _), item) = entry.remove_entry();
             self.happen(at, item)?;
-            let demand = self.level.seats_in_use() + self.level.seats_waiting();
+            let demand =
+                self.level.totals().map(Totals::demand).ok_or("somebody knows the level as a whole")?;
             self.seat_demand.set_seats(Nanos(at), demand);
         }
         Ok(())
@@ -142,8 +152,11 @@ impl Scenario {
             }
             Item::LingerEnd(tag) => self.level.linger_end(Nanos(at), self.requests[tag].ticket),
         }
-        while let Some(next) = self.level.next_dispatched() {
-            self.dispatched(at, usize::try_from(next.tag).map_err(|error| error.to_string())?);
+        while let Some(event) = self.level.next_event() {
+            let Event::Dispatched(Dispatched { tag, .. }) = event else {
+                return Err(format!("{event:?} after it was to wait"));
+            };
+            self.dispatched(at, usize::try_from(tag).map_err(|error| error.to_string())?);
         }
         Ok(())
     }
@@ -218,7 +231,7 @@ impl Scenario {
         if equal { Ok(()) } else { Err(format!("seat demand {found:?} instead of {expected}")) }
     }
 
-    fn compare_totals(&self, case: &Value) -> Result<(), String> {
+    fn compare_totals(&mut self, case: &Value) -> Result<(), String> {
         let totals = |count: fn(&Client) -> u64| -> Value { self.clients.iter().map(count).collect() };
         let (executions, rejects) = (totals(|client| client.executions), totals(|client| client.rejects));
         if executions != case["executions"] || rejects != case["rejects"] {
@@ -233,7 +246,7 @@ impl Scenario {
         if case["expectAllRequests"] != all || case["rejectReason"] != reason {
             return Err(format!("rejected because of {reason}"));
         }
-        let epochs = self.level.epochs();
+        let epochs = self.level.picture(Nanos(i64::MAX)).epochs;
         if case["expectedEpochAdvances"] != epochs.complete + epochs.clipped {
             return Err(format!("{epochs:?}"));
         }

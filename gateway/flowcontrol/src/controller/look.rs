@@ -33,8 +33,17 @@ impl<P: Part> Controller<P> {
     }
 
     fn level(&mut self, now: Nanos, id: LevelId) -> Option<Level> {
-        let Picture { totals, counters, r, epochs, last_dispatch, queue_count, queues, queueless } =
-            self.levels.get_mut(id)?.level.picture(now);
+        let Picture {
+            totals,
+            counters,
+            r,
+            epochs,
+            last_dispatch,
+            robin_index: _,
+            queue_count,
+            queues,
+            queueless,
+        } = self.levels.get_mut(id)?.level.picture(now);
         let entry = self.levels.get(id)?;
         let level = &entry.level;
         let request = |state: RequestState| self.request(entry, &state);

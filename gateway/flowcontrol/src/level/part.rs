@@ -123,6 +123,8 @@ pub struct Picture {
     pub epochs: Epochs,
     /// Readings at the latest dispatch from a queue.
     pub last_dispatch: Option<LastDispatch>,
+    /// Index of the queue last dispatched from; 0 at first.
+    pub robin_index: u32,
     /// Queues that exist.
     pub queue_count: u32,
     /// Queues that ever had a request, by index: its numbers, what waits in it, what executes from it.
@@ -152,6 +154,7 @@ impl Picture {
             r: level.r(),
             epochs: level.epochs(),
             last_dispatch: level.last_dispatch(),
+            robin_index: level.robin_index(),
             queue_count: level.queue_count(),
             queues: level.queue_states().into_iter().map(queue).collect(),
             queueless: level.executing_queueless().collect(),
