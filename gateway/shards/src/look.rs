@@ -8,6 +8,7 @@ use usher_flowcontrol::units::{Nanos, SeatSeconds, Seats};
 
 use crate::level::Level;
 use crate::pool::View;
+use crate::sequencer::Sequencer;
 use crate::shard::Shard;
 use crate::sync::{Data, Ordering};
 
@@ -56,6 +57,10 @@ pub struct Sequenced {
     pub r: SeatSeconds,
     /// What it has counted: all that was turned away, timed out or cancelled by it, and what it dispatched.
     pub counters: Counters,
+    /// How often workers came to it.
+    pub visits: u64,
+    /// Operations that it has done for workers.
+    pub operations: u64,
     /// The queues of which something is known, by index.
     pub queues: Vec<QueueState>,
 }
@@ -72,12 +77,8 @@ impl Level {
 
 impl Shard {
     /// Shows what the sequencer has; `None` if somebody is visiting it.
-    pub(crate) fn with_sequencer<T>(
-        &mut self,
-        now: Nanos,
-        look: impl FnOnce(&usher_flowcontrol::level::Level) -> T,
-    ) -> Option<T> {
-        let seen = self.level.role().map(|sequencer| look(&sequencer.level));
+    pub(crate) fn with_sequencer<T>(&mut self, now: Nanos, look: impl FnOnce(&Sequencer) -> T) -> Option<T> {
+        let seen = self.level.role().map(|sequencer| look(&sequencer));
         // Others may have left something meanwhile and relied on whoever holds the role.
         self.visit(now, None);
         seen
@@ -103,7 +104,8 @@ impl Shard {
 }
 
 impl Sequenced {
-    fn of(level: &usher_flowcontrol::level::Level) -> Self {
+    fn of(sequencer: &Sequencer) -> Self {
+        let level = &sequencer.level;
         Self {
             waiting: level.waiting(),
             executing: level.executing(),
@@ -111,6 +113,8 @@ impl Sequenced {
             seats_waiting: level.seats_waiting(),
             r: level.r(),
             counters: level.counters(),
+            visits: sequencer.visits,
+            operations: sequencer.operations,
             queues: level.queue_states(),
         }
     }

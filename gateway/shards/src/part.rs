@@ -290,7 +290,8 @@ impl level::Part for Part {
         let now = self.told(now);
         let totals = self.level_totals();
         for _ in 0..ATTEMPTS_MAX {
-            let Some(picture) = self.shard.with_sequencer(now, Picture::of) else {
+            let Some(picture) = self.shard.with_sequencer(now, |sequencer| Picture::of(&sequencer.level))
+            else {
                 std::thread::yield_now();
                 continue;
             };

@@ -31,6 +31,10 @@ pub(crate) struct Sequencer {
     blocked_seen: u64,
     /// The exact level may have had to wait for seats that are free now.
     stale: bool,
+    /// How often somebody came.
+    pub(crate) visits: u64,
+    /// What was done for the workers.
+    pub(crate) operations: u64,
 }
 
 /// One visit: who comes, and what he takes home.
@@ -71,11 +75,14 @@ impl Sequencer {
             due: Workers::none(options.workers),
             blocked_seen: 0,
             stale: false,
+            visits: 0,
+            operations: 0,
         }
     }
 
     /// Takes all mail, does what it asks for, and tells the pool. What exceeds the visit's budget stays mail.
     pub(crate) fn round(&mut self, visit: &mut Visit<'_>) {
+        self.visits += 1;
         visit.common.mail.take(&mut self.due);
         self.sweep(visit.common);
         while let Some(worker) = self.due.pop() {
@@ -99,6 +106,7 @@ impl Sequencer {
     }
 
     fn perform(&mut self, worker: usize, operation: Operation, at: Nanos, visit: &mut Visit<'_>) {
+        self.operations += 1;
         match operation {
             Operation::Ticket(slot) => {
                 self.tickets[worker] += 1;

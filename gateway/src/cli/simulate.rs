@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 a rule was broken (the message says how to replay it), 2 the scenario cannot be read.
 
+mod study;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -14,7 +16,8 @@ use crate::simulation::{self, Report, Scenario, Violation, report};
 /// What is simulated.
 #[derive(Args, Clone, Debug)]
 pub struct Simulate {
-    /// A YAML file; or runaway, restart, tenants, which usher brings; or drawn: whatever the seed makes up
+    /// A YAML file; or runaway, restart, tenants, which usher brings; or drawn: whatever the seed makes up; or study: how
+    /// far shares are from those on one exact level, in seven workloads, on 2 to 64 workers
     scenario: String,
     /// The same seed gives the same run
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -39,12 +42,13 @@ enum Format {
 
 /// Simulates, and tells on stdout.
 pub(super) fn run(asked: &Simulate) -> ExitCode {
-    let scenario = match asked.scenario() {
-        Ok(scenario) => scenario,
+    let told = if asked.scenario == "study" { study::tell(asked) } else { asked.tell() };
+    let told = match told {
+        Ok(told) => told,
         Err(problem) => return super::usage(&problem),
     };
-    match simulation::run(&scenario, asked.seed) {
-        Ok(report) => match std::io::stdout().write_all(asked.output.render(&report).as_bytes()) {
+    match told {
+        Ok(told) => match std::io::stdout().write_all(told.as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => super::failed(&format!("the report cannot be written: {error}")),
         },
@@ -54,7 +58,15 @@ pub(super) fn run(asked: &Simulate) -> ExitCode {
     }
 }
 
+/// What to print, or which rule was broken.
+type Told = Result<String, Violation>;
+
 impl Simulate {
+    fn tell(&self) -> Result<Told, String> {
+        let scenario = self.scenario()?;
+        Ok(simulation::run(&scenario, self.seed).map(|report| self.output.render(&report)))
+    }
+
     fn scenario(&self) -> Result<Scenario, String> {
         let mut scenario = match self.scenario.as_str() {
             "drawn" => simulation::drawn(self.seed),
@@ -125,7 +137,6 @@ fn text(report: &Report) -> String {
         ]);
     }
     let level = &report.level;
-    let jain = |index: Option<f64>| index.map_or("-".to_owned(), |index| format!("{index:.3}"));
     let mut rest = vec![
         vec!["workers".into(), report.workers.to_string()],
         vec!["seed".into(), report.seed.to_string()],
@@ -134,8 +145,10 @@ fn text(report: &Report) -> String {
             percent(level.utilisation, 2),
             format!("exact {}", percent(level.utilisation_exact, 2)),
         ],
-        vec!["Jain's index".into(), jain(level.jain), format!("exact {}", jain(level.jain_exact))],
+        vec!["Jain's index".into(), index(level.jain), format!("exact {}", index(level.jain_exact))],
         vec!["decided by the sequencer".into(), percent(level.sequenced, 1)],
+        vec!["its operations a request".into(), format!("{:.2}", level.operations)],
+        vec!["visits to it a request".into(), format!("{:.2}", level.visits)],
         vec!["grants a request".into(), format!("{:.2}", level.granted)],
         vec!["messages a request".into(), format!("{:.2}", level.wakes)],
     ];
@@ -143,6 +156,10 @@ fn text(report: &Report) -> String {
         rest.push(vec!["on all workers against on one".into(), format!("{spread:.3}")]);
     }
     format!("{}\n\n{}\n{}", report.about, table(&rows), table(&rest))
+}
+
+fn index(jain: Option<f64>) -> String {
+    jain.map_or("-".to_owned(), |index| format!("{index:.3}"))
 }
 
 fn percent(part: f64, decimals: usize) -> String {

@@ -3,7 +3,8 @@
 use usher_flowcontrol::units::Nanos;
 use usher_shards::{Glance, Look};
 
-use super::scenario::{Asks, Scenario};
+use super::flow::{Asks, Distribution};
+use super::scenario::Scenario;
 
 /// Something that must not happen did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ pub(super) fn at<T>(now: Nanos, what: String) -> Result<T, Violation> {
 }
 
 fn widest(scenario: &Scenario) -> u64 {
-    scenario.flows.iter().map(|flow| flow.seats.1).max().unwrap_or(1)
+    scenario.flows.iter().map(|flow| flow.work.seats.1).max().unwrap_or(1)
 }
 
 /// Four times as long as it takes to serve full queues one after the other, and something for long executions.
@@ -149,7 +150,7 @@ fn bound(scenario: &Scenario) -> Option<Nanos> {
     let limits = scenario.limits.iter().map(|limit| limit.seats);
     let least = limits.chain([scenario.level.seats]).min().filter(|least| *least > 0)?;
     let widest = widest(scenario);
-    let open = scenario.flows.iter().any(|flow| matches!(flow.asks, Asks::Rate(_)));
+    let open = scenario.flows.iter().any(|flow| matches!(flow.asks, Asks::Rate(_) | Asks::Burst(_, Some(_))));
     if widest > 1 && open {
         return None;
     }
@@ -160,12 +161,18 @@ fn bound(scenario: &Scenario) -> Option<Nanos> {
     let hands = scenario.flows.iter().map(|flow| u64::from(flow.count)).sum::<u64>()
         * u64::from(scenario.level.hand_size);
     let queued = length * hands.min(scenario.level.queues.into());
-    let each = scenario.flows.iter().map(|flow| flow.service.0.0 + flow.linger.0.0).max().unwrap_or(0)
+    let each = scenario.flows.iter().map(|flow| longest(&flow.work)).max().unwrap_or(0)
         + 2 * scenario.message_delay.0.0;
     let rounds = (4 * queued / (least / widest).max(1) + 60).cast_signed();
     let stalls: i64 = scenario.stalls.iter().map(|stall| stall.lasts.0.0).sum();
     let deaths = scenario.deaths.len() as i64 * 10 * RESTART.0;
     Some(Nanos(rounds.saturating_mul(each).saturating_add(stalls + deaths)))
+}
+
+/// The mean time of the longest executions there are, in ns.
+fn longest(work: &super::flow::Work) -> i64 {
+    let tail = if work.distribution == Distribution::Heavy { 10 } else { 1 };
+    work.service.0.0 * tail + work.linger.0.0
 }
 
 fn millis(span: Nanos) -> i64 {

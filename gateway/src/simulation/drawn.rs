@@ -2,8 +2,9 @@
 
 use usher_flowcontrol::units::Nanos;
 
+use super::flow::{Asks, Distribution, Flow, Places, Retry, Work};
 use super::random::Random;
-use super::scenario::{Asks, Death, Distribution, Flow, Knobs, Limit, Scenario, Shape, Span, Stall};
+use super::scenario::{Death, Knobs, Limit, Scenario, Shape, Span, Stall};
 
 /// Apart from the streams of the flows.
 const STREAM: u64 = u64::MAX;
@@ -68,28 +69,38 @@ fn limits(duration: Span, random: &mut Random) -> Vec<Limit> {
 }
 
 fn flow(index: u64, widest: u64, workers: usize, random: &mut Random) -> Flow {
-    let asks = match random.between(0, 5) {
-        0 => Asks::Burst(u32_of(random.between(1, 60))),
-        1 | 2 => Asks::Rate(random.pick(&[50.0, 500.0, 5_000.0])),
+    let some = |random: &mut Random, nanos: i64| Span(Nanos(if random.chance(0.3) { nanos } else { 0 }));
+    let asks = match random.between(0, 6) {
+        0 => Asks::Burst(u32_of(random.between(1, 60)), None),
+        1 => Asks::Burst(u32_of(random.between(1, 30)), Some(Span(Nanos::from_millis(random.pick(&[2, 9]))))),
+        2 | 3 => Asks::Rate(random.pick(&[50.0, 500.0, 5_000.0])),
         _ => Asks::Connections(u32_of(random.between(1, 40))),
     };
-    let some = |random: &mut Random, nanos: i64| Span(Nanos(if random.chance(0.3) { nanos } else { 0 }));
     let least = random.between(1, widest);
+    let first = Span(Nanos::from_millis(random.pick(&[1, 10])));
     Flow {
         name: format!("flow-{index}"),
         count: u32_of(random.pick(&[1, 1, 1, 5])),
         asks,
-        on: if random.chance(0.5) {
-            Vec::new()
-        } else {
-            vec![usize_of(random.between(0, workers as u64 - 1))]
+        on: match random.between(0, 5) {
+            0 => Places::OneEach,
+            1 => Places::MostlyFirst,
+            2 | 3 => Places::These(vec![usize_of(random.between(0, workers as u64 - 1))]),
+            _ => Places::All,
         },
-        service: Span(Nanos(random.pick(&[100_000, 1_000_000, 5_000_000]))),
-        distribution: random.pick(&[Distribution::Fixed, Distribution::Exponential]),
-        seats: (least, random.between(least, widest)),
-        linger: some(random, 500_000),
+        work: Work {
+            service: Span(Nanos(random.pick(&[100_000, 1_000_000, 5_000_000]))),
+            distribution: random.pick(&[
+                Distribution::Fixed,
+                Distribution::Exponential,
+                Distribution::Exponential,
+                Distribution::Heavy,
+            ]),
+            seats: (least, random.between(least, widest)),
+            linger: some(random, 500_000),
+        },
         think: some(random, 1_000_000),
-        retry: Span(Nanos::from_millis(random.pick(&[1, 10]))),
+        retry: Retry { first, most: random.pick(&[first, Span(Nanos::from_millis(50))]) },
         patience: random.chance(0.3).then(|| Span(Nanos::from_millis(random.pick(&[1, 5, 20])))),
         start: some(random, 7_000_000),
     }

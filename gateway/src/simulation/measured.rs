@@ -2,9 +2,10 @@
 
 use hdrhistogram::Histogram;
 use usher_flowcontrol::units::Nanos;
+use usher_shards::Look;
 
 /// The counts of a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) flows: Vec<Served>,
     /// Waits of all, in ns.
@@ -13,16 +14,33 @@ pub(super) struct Measured {
     pub(super) wakes: u64,
     /// Requests that had to wait and then ran.
     pub(super) granted: u64,
+    /// Since the beginning.
+    pub(super) sequencer: Sequencer,
     /// Seat time that the limit allows.
     offered: u128,
     limit: u64,
     limit_since: Nanos,
     from: Nanos,
     to: Nanos,
+    /// Of all runs that were added.
+    span: i64,
+}
+
+/// How often the sequencer was needed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sequencer {
+    /// Requests that started without it.
+    pub(super) bypassed: u64,
+    /// Requests that it started.
+    pub(super) dispatched: u64,
+    /// What it did for workers.
+    pub(super) operations: u64,
+    /// How often workers came to it.
+    pub(super) visits: u64,
 }
 
 /// What became of a flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Served {
     pub(super) executed: u64,
     pub(super) rejected: u64,
@@ -44,11 +62,13 @@ impl Measured {
             waits: histogram(3),
             wakes: 0,
             granted: 0,
+            sequencer: Sequencer::default(),
             offered: 0,
             limit,
             limit_since: Nanos::ZERO,
             from,
             to,
+            span: (to - from).0,
         }
     }
 
@@ -112,6 +132,40 @@ impl Measured {
         self.set_limit(self.to, self.limit);
     }
 
+    /// What the level tells of itself.
+    pub(super) fn sequenced(&mut self, look: &Look) {
+        let Some(sequenced) = &look.sequenced else { return };
+        self.sequencer.add(Sequencer {
+            bypassed: look.bypassed,
+            dispatched: sequenced.counters.dispatched,
+            operations: sequenced.operations,
+            visits: sequenced.visits,
+        });
+    }
+
+    /// Another run of the same clients.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (flow, other) in self.flows.iter_mut().zip(&other.flows) {
+            flow.executed += other.executed;
+            flow.rejected += other.rejected;
+            flow.gave_up += other.gave_up;
+            flow.seat_time += other.seat_time;
+            flow.waits += &other.waits;
+            flow.wanted += other.wanted;
+        }
+        self.waits += &other.waits;
+        self.wakes += other.wakes;
+        self.granted += other.granted;
+        self.sequencer.add(other.sequencer);
+        self.offered += other.offered;
+        self.span += other.span;
+    }
+
+    /// Requests that ran.
+    pub(super) fn executed(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.executed).sum()
+    }
+
     /// All seat time, in seats times ns.
     pub(super) fn seat_time(&self) -> u128 {
         self.flows.iter().map(|flow| flow.seat_time).sum()
@@ -128,7 +182,21 @@ impl Measured {
 
     /// Part of the time while something of that flow waited.
     pub(super) fn wanted(&self, flow: usize) -> f64 {
-        ratio(product(1, self.flows[flow].wanted), product(1, (self.to - self.from).0))
+        ratio(product(1, self.flows[flow].wanted), product(1, self.span))
+    }
+}
+
+impl Sequencer {
+    fn add(&mut self, other: Self) {
+        self.bypassed += other.bypassed;
+        self.dispatched += other.dispatched;
+        self.operations += other.operations;
+        self.visits += other.visits;
+    }
+
+    /// For each request that ran.
+    pub(super) fn each(&self, count: u64) -> f64 {
+        ratio(count.into(), (self.bypassed + self.dispatched).into())
     }
 }
 

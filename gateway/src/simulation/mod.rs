@@ -10,22 +10,25 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | `scenario`, `span` | what is simulated, in YAML; `drawn`: one that a seed determines |
+//! | `scenario`, `flow`, `span` | what is simulated, in YAML; `drawn`: one that a seed determines |
 //! | `world` | clients, workers and time; `agenda`: what will happen |
 //! | `admission` | who decides: the workers' shards, or one exact level |
 //! | `checks` | what must hold at every step |
 //! | `measured`, `report` | what is counted, and what is told of it |
+//! | `study` | seven workloads at once: how far shares are from those on one exact level |
 //! | `random` | numbers that a seed determines |
 
 mod admission;
 mod agenda;
 mod checks;
 mod drawn;
+pub mod flow;
 mod measured;
 mod random;
 pub mod report;
 pub mod scenario;
 mod span;
+pub mod study;
 mod world;
 
 pub use checks::Violation;
@@ -34,6 +37,7 @@ pub use report::Report;
 pub use scenario::Scenario;
 
 use admission::Admission;
+use flow::Places;
 use report::Level;
 use world::World;
 
@@ -41,12 +45,11 @@ use world::World;
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, Violation> {
     let mut world = World::new(scenario, (seed, 0), Admission::workers(scenario));
     world.run()?;
-    let look = world.look();
     let [exact, noise] = [0, 1].map(|again| {
         let mut exact = World::new(scenario, (seed, again), Admission::single(scenario));
         exact.run().map(|()| exact.measured)
     });
-    let level = Level::of(&world.measured, look.as_ref(), world.checks.bound());
+    let level = Level::of(&world.measured, world.checks.bound());
     let mut report = Report::of(scenario, seed, &world.measured, [&exact?, &noise?], level);
     if let Some(name) = &scenario.spread {
         report.spread = Some(spread(scenario, seed, name)?);
@@ -61,14 +64,14 @@ pub fn check(scenario: &Scenario, seed: u64) -> Result<(), Violation> {
 
 /// What a flow gains by having its connections on all workers instead of one.
 fn spread(scenario: &Scenario, seed: u64, name: &str) -> Result<f64, Violation> {
-    let advantage = |on: Vec<usize>| {
+    let advantage = |on: Places| {
         let mut scenario = scenario.clone();
-        scenario.flows.iter_mut().filter(|flow| flow.name == name).for_each(|flow| flow.on.clone_from(&on));
+        scenario.flows.iter_mut().filter(|flow| flow.name == name).for_each(|flow| flow.on = on.clone());
         let mut world = World::new(&scenario, (seed, 0), Admission::workers(&scenario));
         world.run()?;
         Ok(report::advantage(&scenario, &world.measured, name))
     };
-    let (one, all) = (advantage(vec![0])?, advantage(Vec::new())?);
+    let (one, all) = (advantage(Places::These(vec![0]))?, advantage(Places::All)?);
     Ok(all / one)
 }
 

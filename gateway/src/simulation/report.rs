@@ -3,9 +3,8 @@
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use usher_flowcontrol::units::Nanos;
-use usher_shards::Look;
 
-use super::measured::{Measured, histogram};
+use super::measured::{Measured, histogram, ratio};
 use super::scenario::Scenario;
 
 /// The report.
@@ -63,8 +62,12 @@ pub struct Level {
     pub waits: Histogram<u64>,
     /// The longest wait that the scenario allows, if there is telling.
     pub bound: Option<Nanos>,
-    /// A request that ran: how often the sequencer decided, since the start.
+    /// Part of the requests that ran that the sequencer started, since the beginning, as the next two.
     pub sequenced: f64,
+    /// A request that ran: operations of the sequencer.
+    pub operations: f64,
+    /// A request that ran: visits to the sequencer, each of which may do many operations.
+    pub visits: f64,
     /// A request that ran: how often it had to wait for a grant.
     pub granted: f64,
     /// A request that ran: messages between workers.
@@ -106,7 +109,7 @@ impl Report {
     pub fn json(&self) -> Value {
         let waits = |waits: &Histogram<u64>| {
             let at = |percentile| waits.value_at_percentile(percentile);
-            json!({"count": waits.len(), "p50": at(50.0), "p99": at(99.0), "max": waits.max()})
+            json!({"count": waits.len(), "p50": at(50.0), "p90": at(90.0), "p99": at(99.0), "p999": at(99.9), "max": waits.max()})
         };
         let flow = |flow: &Flow| {
             json!({
@@ -123,6 +126,7 @@ impl Report {
                 "utilisation": level.utilisation, "utilisationExact": level.utilisation_exact,
                 "jain": level.jain, "jainExact": level.jain_exact, "waits": waits(&level.waits),
                 "waitBound": level.bound.map(|bound| bound.0), "sequencedPerRequest": level.sequenced,
+                "operationsPerRequest": level.operations, "visitsPerRequest": level.visits,
                 "grantsPerRequest": level.granted, "wakesPerRequest": level.wakes,
             },
         })
@@ -150,12 +154,9 @@ impl Flow {
 }
 
 impl Level {
-    pub(super) fn of(run: &Measured, look: Option<&Look>, bound: Option<Nanos>) -> Self {
-        let executed: u64 = run.flows.iter().map(|flow| flow.executed).sum();
-        let each = |count: u64| count as f64 / executed.max(1) as f64;
-        let (bypassed, sequenced) = look.map_or((0, 0), |look| {
-            (look.bypassed, look.sequenced.as_ref().map_or(0, |sequenced| sequenced.counters.dispatched))
-        });
+    pub(super) fn of(run: &Measured, bound: Option<Nanos>) -> Self {
+        let each = |count: u64| ratio(count.into(), run.executed().into());
+        let sequencer = &run.sequencer;
         Self {
             utilisation: run.utilisation(),
             utilisation_exact: 0.0,
@@ -163,14 +164,16 @@ impl Level {
             jain_exact: None,
             waits: run.waits.clone(),
             bound,
-            sequenced: sequenced as f64 / (bypassed + sequenced).max(1) as f64,
+            sequenced: sequencer.each(sequencer.dispatched),
+            operations: sequencer.each(sequencer.operations),
+            visits: sequencer.each(sequencer.visits),
             granted: each(run.granted),
             wakes: each(run.wakes),
         }
     }
 }
 
-fn deviation(share: f64, from: f64) -> f64 {
+pub(super) fn deviation(share: f64, from: f64) -> f64 {
     if from > 0.0 { share / from - 1.0 } else { 0.0 }
 }
 
@@ -184,7 +187,7 @@ pub fn together(flows: &[Flow]) -> Histogram<u64> {
 }
 
 /// Jain's index of the flows that wanted more: 1 if they got the same, 1/n if one got all.
-fn jain(run: &Measured) -> Option<f64> {
+pub(super) fn jain(run: &Measured) -> Option<f64> {
     let wanting = (0..run.flows.len()).filter(|flow| run.wanted(*flow) > WANTS_MORE);
     let shares: Vec<f64> = wanting.map(|flow| run.share(flow)).collect();
     let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|share| share * share).sum::<f64>());

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use usher_flowcontrol::level::Mode;
 use usher_flowcontrol::units::Nanos;
 
+use super::flow::{Asks, Flow};
 pub use super::span::Span;
 
 /// A scenario.
@@ -69,86 +70,6 @@ pub struct Shape {
     pub queue_length_limit: u32,
 }
 
-/// Clients alike. Exactly one of `connections`, `rate` and `burst` is there.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", try_from = "Written")]
-pub struct Flow {
-    /// What the report calls it.
-    pub name: String,
-    /// So many flows like this.
-    pub count: u32,
-    /// How it asks.
-    pub asks: Asks,
-    /// Workers that its connections are on, in turn; empty: all.
-    pub on: Vec<usize>,
-    /// Mean time of an execution.
-    pub service: Span,
-    /// How execution times are distributed.
-    pub distribution: Distribution,
-    /// Fewest and most seats of a request, equally likely.
-    pub seats: (u64, u64),
-    /// Seats are held for so long after the execution.
-    pub linger: Span,
-    /// From an answer to the next request of the same connection.
-    pub think: Span,
-    /// Mean time from being turned away to trying again.
-    pub retry: Span,
-    /// How long a client waits before it gives up.
-    pub patience: Option<Span>,
-    /// When it begins.
-    pub start: Span,
-}
-
-/// How a flow asks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Asks {
-    /// So many connections, one request each at a time.
-    Connections(u32),
-    /// Requests a second, whatever becomes of them (Poisson).
-    Rate(f64),
-    /// So many requests at once, each tried until it was served.
-    Burst(u32),
-}
-
-/// [`Flow`] as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Written {
-    name: String,
-    #[serde(default = "one")]
-    count: u32,
-    connections: Option<u32>,
-    rate: Option<f64>,
-    burst: Option<u32>,
-    #[serde(default)]
-    on: Vec<usize>,
-    service: Span,
-    #[serde(default)]
-    distribution: Distribution,
-    #[serde(default = "one_seat")]
-    seats: (u64, u64),
-    #[serde(default)]
-    linger: Span,
-    #[serde(default)]
-    think: Span,
-    #[serde(default = "default_retry")]
-    retry: Span,
-    patience: Option<Span>,
-    #[serde(default)]
-    start: Span,
-}
-
-/// Of execution times.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Distribution {
-    /// Always the same.
-    Fixed,
-    /// Often short, seldom long.
-    #[default]
-    Exponential,
-}
-
 /// A worker does nothing for a while.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -194,19 +115,24 @@ pub struct Knobs {
 /// A file of this size was not written by hand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// An hour of virtual time takes minutes; beyond, nobody waits for the end.
-const LONGEST: Span = Span(Nanos::from_secs(3600));
+pub(super) const LONGEST: Span = Span(Nanos::from_secs(3600));
 /// Each has a histogram of some 25 KiB.
 const FLOWS_MAX: u64 = 4096;
 /// Clients that are there at a time.
 const CLIENTS_MAX: u64 = 200_000;
-/// Estimates end there.
-const WIDTH_MAX: u64 = 100;
 
 /// The scenarios that the program contains.
 pub const EMBEDDED: &[(&str, &str)] = &[
     ("runaway", include_str!("scenarios/runaway.yaml")),
     ("restart", include_str!("scenarios/restart.yaml")),
     ("tenants", include_str!("scenarios/tenants.yaml")),
+    ("spread-out", include_str!("scenarios/study/spread-out.yaml")),
+    ("concentrated", include_str!("scenarios/study/concentrated.yaml")),
+    ("lopsided", include_str!("scenarios/study/lopsided.yaml")),
+    ("light", include_str!("scenarios/study/light.yaml")),
+    ("overload", include_str!("scenarios/study/overload.yaml")),
+    ("scarce", include_str!("scenarios/study/scarce.yaml")),
+    ("bursts", include_str!("scenarios/study/bursts.yaml")),
 ];
 
 // === impl Scenario ===
@@ -258,8 +184,8 @@ impl Scenario {
             return wrong("flows", "wanted 1 to 4096 flows, at most 200000 clients");
         }
         let places = self.flows.iter().enumerate();
-        let places =
-            places.flat_map(|(at, flow)| flow.on.iter().map(move |on| (format!("flows[{at}].on"), *on)));
+        let places = places
+            .flat_map(|(at, flow)| flow.on.named().iter().map(move |on| (format!("flows[{at}].on"), *on)));
         let stalls =
             self.stalls.iter().enumerate().map(|(at, it)| (format!("stalls[{at}].worker"), it.worker));
         let deaths =
@@ -277,74 +203,17 @@ impl Scenario {
         }
     }
 
+    /// The same with clients so many times as fast; what workers need for a message stays as it is.
+    pub(super) fn faster(&mut self, factor: f64) {
+        self.duration.divide(factor);
+        self.warm_up.divide(factor);
+        self.flows.iter_mut().for_each(|flow| flow.faster(factor));
+    }
+
     /// How the level treats what does not fit.
     pub(super) fn mode(&self) -> Mode {
         let Shape { queues, hand_size, queue_length_limit, .. } = self.level;
         if queues == 0 { Mode::Reject } else { Mode::Queue { queues, hand_size, queue_length_limit } }
-    }
-}
-
-// === impl Flow ===
-
-impl Flow {
-    pub(super) fn clients(&self) -> u32 {
-        match self.asks {
-            Asks::Connections(count) | Asks::Burst(count) => count,
-            Asks::Rate(_) => 0,
-        }
-    }
-}
-
-impl TryFrom<Written> for Flow {
-    type Error = String;
-
-    fn try_from(flow: Written) -> Result<Self, String> {
-        let Written {
-            name,
-            count,
-            on,
-            service,
-            distribution,
-            seats,
-            linger,
-            think,
-            retry,
-            patience,
-            start,
-            ..
-        } = flow;
-        let asks = match (flow.connections, flow.rate, flow.burst) {
-            (Some(count), None, None) => Asks::Connections(count),
-            (None, Some(rate), None) => Asks::Rate(rate),
-            (None, None, Some(count)) => Asks::Burst(count),
-            _ => return Err(format!("flow {name}: wanted one of connections, rate, burst")),
-        };
-        if matches!(asks, Asks::Rate(rate) if !(rate > 0.0 && rate <= 1e6)) {
-            return Err(format!("flow {name}: rate: wanted more than 0 and at most 1000000 a second"));
-        }
-        if service.0 < Nanos(1000) || service > LONGEST {
-            return Err(format!("flow {name}: service: wanted 1us or more"));
-        }
-        if seats.0 == 0 || seats.0 > seats.1 || seats.1 > WIDTH_MAX {
-            return Err(format!("flow {name}: seats: wanted [fewest, most], 1 to 100"));
-        }
-        if retry.0 < Nanos(1000) {
-            return Err(format!("flow {name}: retry: wanted 1us or more"));
-        }
-        Ok(Self {
-            name,
-            count,
-            asks,
-            on,
-            service,
-            distribution,
-            seats,
-            linger,
-            think,
-            retry,
-            patience,
-            start,
-        })
     }
 }
 
@@ -371,16 +240,4 @@ fn default_hand() -> u8 {
 
 fn default_length() -> u32 {
     50
-}
-
-fn default_retry() -> Span {
-    Span(Nanos::from_secs(1))
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn one_seat() -> (u64, u64) {
-    (1, 1)
 }

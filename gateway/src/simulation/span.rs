@@ -17,6 +17,13 @@ impl<'de> Deserialize<'de> for Span {
 }
 
 impl Span {
+    /// A part of it; at least a nanosecond, unless it is nothing.
+    #[expect(clippy::cast_possible_truncation, reason = "no longer than it was")]
+    pub(super) fn divide(&mut self, by: f64) {
+        let part = (self.0.0 as f64 / by) as i64;
+        self.0 = Nanos(part.max(self.0.0.min(1)));
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "looked at before")]
     fn parse(text: &str) -> Option<Self> {
         let unit = text.find(|letter: char| letter.is_ascii_alphabetic())?;

@@ -9,9 +9,10 @@ use usher_shards::{Event as Heard, Look};
 use super::admission::Admission;
 use super::agenda::{Agenda, Event};
 use super::checks::{Checks, RESTART, Violation, at};
+use super::flow::{Asks, Distribution, Flow, Places};
 use super::measured::Measured;
 use super::random::Random;
-use super::scenario::{Asks, Distribution, Flow, Scenario};
+use super::scenario::Scenario;
 
 /// A run.
 pub(super) struct World<'a> {
@@ -35,6 +36,8 @@ struct Asker<'a> {
     flow: &'a Flow,
     hash: FlowHash,
     random: Random,
+    /// Its number among its like.
+    number: usize,
     /// Clients placed so far.
     placed: usize,
     first_client: usize,
@@ -44,6 +47,8 @@ struct Asker<'a> {
 struct Client {
     flow: usize,
     worker: usize,
+    /// How often it was turned away since it was last served.
+    failures: u32,
 }
 
 struct Request {
@@ -80,16 +85,17 @@ impl<'a> World<'a> {
     /// The seed determines everything. With another second number the flows have the same queues, but times are drawn
     /// anew.
     pub(super) fn new(scenario: &'a Scenario, (seed, again): (u64, u64), admission: Admission) -> Self {
-        let all = scenario.flows.iter().flat_map(|flow| (0..flow.count).map(move |_| flow));
+        let all =
+            scenario.flows.iter().flat_map(|flow| (0..flow.count as usize).map(move |number| (number, flow)));
         let flows: Vec<_> = all
             .enumerate()
-            .map(|(index, flow)| {
+            .map(|(index, (number, flow))| {
                 let mut random = Random::new(seed, index as u64);
                 let hash = FlowHash(random.next());
                 if again > 0 {
                     random = Random::new(random.next(), again);
                 }
-                Asker { flow, hash, random, placed: 0, first_client: 0 }
+                Asker { flow, hash, random, number, placed: 0, first_client: 0 }
             })
             .collect();
         let (from, to) = (scenario.warm_up.0, scenario.duration.0);
@@ -135,11 +141,14 @@ impl<'a> World<'a> {
     /// One more client of that flow.
     fn place(&mut self, index: usize) {
         let asker = &mut self.flows[index];
-        let on = &asker.flow.on;
-        let worker =
-            if on.is_empty() { asker.placed % self.scenario.workers } else { on[asker.placed % on.len()] };
+        // Among all there are: flows of one connection are not all on the first worker.
+        let connection = match asker.flow.on {
+            Places::All => self.clients.len(),
+            _ => asker.placed,
+        };
+        let worker = asker.flow.on.worker(asker.number, connection, self.scenario.workers);
         asker.placed += 1;
-        self.clients.push(Client { flow: index, worker });
+        self.clients.push(Client { flow: index, worker, failures: 0 });
     }
 
     /// From the first event to the last.
@@ -160,6 +169,9 @@ impl<'a> World<'a> {
             }
         }
         self.measured.end();
+        if let Some(look) = self.look() {
+            self.measured.sequenced(&look);
+        }
         self.end()
     }
 
@@ -192,9 +204,8 @@ impl<'a> World<'a> {
         match event {
             Event::Ask(client) => self.ask(client),
             Event::Next(flow) => self.next(flow),
-            Event::Begin(index) => {
-                let Asker { first_client: first, flow, .. } = self.flows[index];
-                (first..first + flow.clients() as usize).for_each(|client| self.again(client, Nanos::ZERO));
+            Event::Begin(flow) => {
+                self.begin(flow);
                 Ok(())
             }
             Event::Wake(worker) => {
@@ -249,6 +260,21 @@ impl World<'_> {
         }
     }
 
+    /// All clients of a flow ask; of a burst that comes again those are new ones every time.
+    fn begin(&mut self, index: usize) {
+        let Asker { first_client: first, flow, .. } = self.flows[index];
+        let mut clients = first..first + flow.clients() as usize;
+        if let Asks::Burst(count, Some(every)) = flow.asks {
+            let new = self.clients.len();
+            (0..count).for_each(|_| self.place(index));
+            clients = new..self.clients.len();
+            if self.now + every.0 < self.scenario.duration.0 {
+                self.agenda.enter(self.now + every.0, Event::Begin(index));
+            }
+        }
+        clients.for_each(|client| self.again(client, Nanos::ZERO));
+    }
+
     /// A request of an open flow, and the time of its next one.
     fn next(&mut self, index: usize) -> Checked {
         let asker = &mut self.flows[index];
@@ -263,12 +289,12 @@ impl World<'_> {
     }
 
     fn ask(&mut self, client: usize) -> Checked {
-        let Client { flow: index, worker } = self.clients[client];
+        let Client { flow: index, worker, .. } = self.clients[client];
         let (now, worker) = (self.now, self.living(worker));
         let Asker { flow, hash, random, .. } = &mut self.flows[index];
-        let seats = random.between(flow.seats.0, flow.seats.1);
+        let seats = random.between(flow.work.seats.0, flow.work.seats.1);
         let service = service(flow, random);
-        let linger = flow.linger.0;
+        let linger = flow.work.linger.0;
         let last = if linger > Nanos::ZERO { seats } else { 0 };
         let work = Work { final_seats: Seats(last), additional_latency: linger, ..Work::seats(seats) };
         let patience = flow.patience;
@@ -309,9 +335,12 @@ impl World<'_> {
 
     /// A client that was not served tries again, unless it belongs to an open flow.
     fn retry(&mut self, client: usize) {
-        let Asker { flow, random, .. } = &mut self.flows[self.clients[client].flow];
+        let Client { flow, failures, .. } = &mut self.clients[client];
+        let Asker { flow, random, .. } = &mut self.flows[*flow];
         if !matches!(flow.asks, Asks::Rate(_)) {
-            let after = between_half_and_more(flow.retry.0, random);
+            let mean = flow.retry.after(*failures);
+            *failures += 1;
+            let after = between_half_and_more(mean, random);
             self.again(client, after);
         }
     }
@@ -356,6 +385,7 @@ impl World<'_> {
             Finish::Released => self.release(id),
             Finish::Lingers { until } => self.agenda.enter(until, Event::LingerEnd(id)),
         }
+        self.clients[client].failures = 0;
         let flow = self.flows[self.clients[client].flow].flow;
         if let Asks::Connections(_) = flow.asks {
             self.again(client, flow.think.0);
@@ -461,9 +491,15 @@ impl World<'_> {
 
 #[expect(clippy::cast_precision_loss, reason = "an hour has fewer ns than 53 bits can count")]
 fn service(flow: &Flow, random: &mut Random) -> Nanos {
-    match flow.distribution {
-        Distribution::Fixed => flow.service.0,
-        Distribution::Exponential => Nanos(random.exponential(flow.service.0.0 as f64)),
+    let mean = flow.work.service.0.0 as f64;
+    match flow.work.distribution {
+        Distribution::Fixed => flow.work.service.0,
+        Distribution::Exponential => Nanos(random.exponential(mean)),
+        // The mean of both together is as asked: (0.95 + 0.05 * 20) / 1.95.
+        Distribution::Heavy => {
+            let times = if random.chance(0.05) { 20.0 } else { 1.0 };
+            Nanos(random.exponential(mean * times / 1.95))
+        }
     }
 }
 
