@@ -1,6 +1,7 @@
 //! `cargo xtask test`: unit, property, conformance and integration tests of the whole workspace.
 //!
-//! Workers are tested on both ways of I/O: `USHER_TEST_IO=auto|uring|epoll` says which.
+//! Workers are tested on both ways of I/O: `USHER_TEST_IO=auto|uring|epoll` says which; and once more with flags of usher's
+//! that change how io_uring is used: `USHER_TEST_FLAGS`.
 //!
 //! Only the end-to-end tests are apart (`cargo xtask e2e`): they need a control plane built with Go.
 
@@ -18,5 +19,8 @@ fn test(arguments: &[String]) -> Outcome {
     run::run(command.args(arguments))?;
     // What has to do with bytes once more, on the other way of I/O: the first time took io_uring if it is there.
     let mut command = run::cargo(["test", "--package", "usher", "--no-fail-fast"]);
-    run::run(command.args(["--lib", "--test", "worker"]).args(arguments).env("USHER_TEST_IO", "epoll"))
+    run::run(command.args(["--lib", "--test", "worker"]).args(arguments).env("USHER_TEST_IO", "epoll"))?;
+    let mut command = run::cargo(["test", "--package", "usher", "--no-fail-fast"]);
+    let flags = "--ring-registered-files";
+    run::run(command.args(["--test", "worker"]).args(arguments).env("USHER_TEST_FLAGS", flags))
 }

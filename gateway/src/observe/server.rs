@@ -187,7 +187,7 @@ async fn answer_health(
     let verbose = first(&pairs, "verbose").is_some();
     match question.answer(&checks, only, verbose) {
         Some((true, text)) if verbose && question == Question::Readyz && only.is_none() => {
-            let Choice { io, reason } = &admin.process.io;
+            let Choice { io, reason, .. } = &admin.process.io;
             format!("[i]io {}: {reason}\n{text}", io.name()).into_response()
         }
         Some((true, text)) => text.into_response(),

@@ -47,14 +47,15 @@ pub fn run_with<T>(settings: &Settings, future: impl Future<Output = T>) -> io::
     }
 }
 
-/// [`run_with`] the defaults. Unit tests can choose the way of I/O: `USHER_TEST_IO=uring`, `=epoll`.
+/// [`run_with`] the defaults. Unit tests can choose the way of I/O: `USHER_TEST_IO=uring`, `=epoll`, and with
+/// `USHER_TEST_FLAGS=--ring-registered-files` connections in slots.
 ///
 /// # Errors
 /// As there.
 pub fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
     let settings = Settings::default();
     #[cfg(test)]
-    let settings = Settings { io: tests::io(), ..settings };
+    let settings = tests::settings(settings);
     run_with(&settings, future)
 }
 

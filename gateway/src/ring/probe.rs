@@ -7,6 +7,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::OnceLock;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +19,8 @@ use super::{Io, Listener, Settings, Stream, bind, connect, mailbox, uring, withi
 pub struct Choice {
     /// Never [`Io::Auto`].
     pub io: Io,
+    /// Accepted connections are in the ring's table of files.
+    pub registered_files: bool,
     /// Why, in a sentence for operators.
     pub reason: String,
 }
@@ -40,14 +43,39 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// io_uring was asked for and cannot be had.
 pub fn choose(settings: &Settings) -> Result<Choice, Unavailable> {
     let reason = match settings.io {
-        Io::Epoll => return Ok(Choice { io: Io::Epoll, reason: "asked for".to_owned() }),
+        Io::Epoll => {
+            let reason = "asked for".to_owned();
+            return Ok(Choice { io: Io::Epoll, registered_files: false, reason });
+        }
         Io::Uring => "asked for",
         Io::Auto => "the self-test passed",
     };
-    match test(settings) {
-        Ok(features) => Ok(Choice { io: Io::Uring, reason: format!("{reason}; {features}") }),
+    let registered_files = settings.registered_files.is_some();
+    let tested = test(settings).map(|features| (registered_files, features));
+    let tested = tested.or_else(|with| {
+        if !registered_files {
+            return Err(with);
+        }
+        let features = test(&Settings { registered_files: None, ..settings.clone() })?;
+        Ok((false, format!("{features}, for with them {}", with.problem)))
+    });
+    match tested {
+        Ok((registered_files, features)) => {
+            Ok(Choice { io: Io::Uring, registered_files, reason: format!("{reason}; {features}") })
+        }
         Err(unavailable) if settings.io == Io::Uring => Err(unavailable),
-        Err(unavailable) => Ok(Choice { io: Io::Epoll, reason: unavailable.problem }),
+        Err(unavailable) => {
+            Ok(Choice { io: Io::Epoll, registered_files: false, reason: unavailable.problem })
+        }
+    }
+}
+
+impl Choice {
+    /// What workers are told, of what was asked for.
+    #[must_use]
+    pub fn settings(&self, asked: Settings) -> Settings {
+        let registered_files = asked.registered_files.filter(|_| self.registered_files);
+        Settings { io: self.io, registered_files, ..asked }
     }
 }
 
@@ -104,14 +132,33 @@ fn message() -> Vec<Bytes> {
     (0..4_u8).map(|piece| Bytes::from(vec![piece; 10_000])).collect()
 }
 
+/// Three connections: one that waits for bytes all the time, one that is cut, one that exchanges some.
 async fn exchange_as_server(socket: std::net::TcpListener) -> io::Result<()> {
+    let address = socket.local_addr()?;
     let listener = Listener::new(socket)?;
-    let (stream, _) = listener.accept().await?;
+    let (idle, _) = listener.accept().await?;
+    let _ = poll_fn(|cx| Poll::Ready(idle.poll_recv(cx).is_pending())).await; // asked for
+    let (cut, _) = listener.accept().await?;
+    expect(&cut).await?;
+    cut.abort();
+    drop(cut);
+    let (stream, peer) = listener.accept().await?;
+    if peer.ip() != address.ip() || peer.port() == 0 {
+        return Err(io::Error::other("the peer's address is wrong"));
+    }
     expect(&stream).await?;
     send(&stream).await
 }
 
 async fn exchange_as_client(address: SocketAddr) -> io::Result<()> {
+    let _idle = connect(address).await?;
+    let cut = connect(address).await?;
+    message().into_iter().for_each(|piece| cut.put_bytes(piece));
+    // Kernels before 6.13 close what is in a slot of the ring's only after all that was begun before is over.
+    match poll_fn(|cx| cut.poll_recv(cx)).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
+        _ => return Err(io::Error::other("a connection that was cut does not say so")),
+    }
     let stream = connect(address).await?;
     send(&stream).await?;
     expect(&stream).await?;

@@ -50,6 +50,10 @@ pub struct Settings {
     /// Sends of at least so many bytes are not copied by the kernel; `None`: all are. Loopback copies them all the same,
     /// later, and tells twice: from 16 KiB on, answers of 100 KiB took 1.2 to 1.3 times the CPU: off. A card may gain.
     pub zero_copy_from: Option<usize>,
+    /// Accepted connections are slots of the ring's table of files, which has room for so many, instead of descriptors of
+    /// the process (6.13); `None`: they are descriptors. Connections to apiservers always are. `ss -p` and `/proc/PID/fd` do not
+    /// show slots. Off.
+    pub registered_files: Option<u32>,
 }
 
 impl Default for Settings {
@@ -64,6 +68,7 @@ impl Default for Settings {
             min_wait: 0,
             spin: 0,
             zero_copy_from: None,
+            registered_files: None,
         }
     }
 }

@@ -11,9 +11,12 @@ use usher_flowcontrol::units::Nanos;
 
 use super::*;
 
-/// What `USHER_TEST_IO` asks for.
-pub(super) fn io() -> Io {
-    std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().expect("USHER_TEST_IO"))
+/// With what `USHER_TEST_IO` and `USHER_TEST_FLAGS` ask for.
+pub(super) fn settings(settings: Settings) -> Settings {
+    let io = std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().expect("USHER_TEST_IO"));
+    let flags = std::env::var("USHER_TEST_FLAGS").unwrap_or_default();
+    let slots = flags.split_whitespace().any(|flag| flag == "--ring-registered-files");
+    Settings { io, registered_files: settings.registered_files.or(slots.then_some(512)), ..settings }
 }
 
 #[test]
@@ -118,4 +121,19 @@ fn a_connection_dropped_with_unsent_bytes_is_closed() {
         assert!(read.len() < 16 << 20);
     })
     .unwrap();
+}
+
+#[test]
+fn what_a_ring_cannot_have_it_goes_without_and_says_so() {
+    let asked =
+        |connections| Settings { io: Io::Uring, registered_files: connections, ..Settings::default() };
+    for (connections, has, says) in [
+        (None, false, "no registered files"),
+        (Some(16), true, ", registered files"),
+        (Some(u32::MAX), false, "no registered files, for with them there are not enough resources"),
+    ] {
+        let choice = choose(&asked(connections)).unwrap();
+        assert!(choice.reason.contains(says), "{}", choice.reason);
+        assert_eq!(choice.settings(asked(connections)).registered_files.is_some(), has);
+    }
 }

@@ -108,6 +108,8 @@ impl World {
         settings.upstream.http1 = speaker();
         settings.http1 = speaker();
         settings.io.io = std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().unwrap());
+        let flags = std::env::var("USHER_TEST_FLAGS").unwrap_or_default();
+        settings.io.registered_files = flags.contains("--ring-registered-files").then_some(1024);
         change(&mut settings);
         let worker = worker::spawn(settings).unwrap();
         worker.send(Command::Configure(Arc::new(one_seat()))).unwrap();

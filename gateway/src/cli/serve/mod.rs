@@ -69,13 +69,14 @@ fn start(options: &Options) -> Result<Running, String> {
         Some(limit) => tracing::info!(bytes = limit.bytes, source = limit.source, "memory limit"),
         None => tracing::info!("no memory limit"),
     }
-    let io = ring::choose(&options.ring.settings()).map_err(|unavailable| unavailable.to_string())?;
+    let ring_settings = options.ring.settings(connections);
+    let io = ring::choose(&ring_settings).map_err(|unavailable| unavailable.to_string())?;
     tracing::info!(io = io.io.name(), reason = io.reason, "way of I/O");
     let hdr_settings = assembly::hdr_settings(options, io.io)?;
     let (mut feeds, filled) = hdr::feeds(1);
     let mut worker_settings = rooms.worker_settings(options, memory_limit)?;
     worker_settings.hdr = feeds.pop();
-    worker_settings.io = ring::Settings { io: io.io, ..options.ring.settings() };
+    worker_settings.io = io.settings(ring_settings);
     worker_settings.limits.connections = connections;
     let worker = worker::spawn(worker_settings).map_err(thread)?;
     let histograms =

@@ -291,12 +291,17 @@ pub struct Ring {
     /// Do not copy sends of so many bytes or more; 0: copy all
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub ring_zero_copy_from: usize,
+    /// Keep clients' connections in a table of the ring's instead of among the process's descriptors (Linux 6.13)
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub ring_registered_files: bool,
 }
 
 impl Ring {
-    /// For a worker.
+    /// For a worker with so many connections.
     #[must_use]
-    pub fn settings(&self) -> ring::Settings {
+    pub fn settings(&self, connections: usize) -> ring::Settings {
+        let connections = u32::try_from(connections).unwrap_or(u32::MAX);
         ring::Settings {
             io: self.io,
             entries: self.ring_entries,
@@ -307,6 +312,7 @@ impl Ring {
             min_wait: self.ring_min_wait,
             spin: self.ring_spin,
             zero_copy_from: Some(self.ring_zero_copy_from).filter(|from| *from > 0),
+            registered_files: self.ring_registered_files.then_some(connections),
         }
     }
 }

@@ -51,7 +51,11 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
         listener,
         Painted(view),
         Process {
-            io: crate::ring::Choice { io: crate::ring::Io::Epoll, reason: "asked for".to_owned() },
+            io: crate::ring::Choice {
+                io: crate::ring::Io::Epoll,
+                registered_files: false,
+                reason: "asked for".to_owned(),
+            },
             files: Vec::new(),
             authenticator,
             memory: Arc::default(),

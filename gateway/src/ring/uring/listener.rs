@@ -9,13 +9,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use io_uring::types::Fd;
+use io_uring::types::{DestinationSlot, Fd};
 use io_uring::{cqueue, opcode};
 use socket2::SockRef;
 
-use super::Uring;
+use super::descriptor::Descriptor;
 use super::socket::Stream;
 use super::table::{Key, Kind, Place, Token};
+use super::{Uring, naming};
 use crate::ring::socket::{BACKLOG, prepare};
 
 /// Accepts connections in one worker.
@@ -28,7 +29,11 @@ pub(in crate::ring) struct Listener {
 pub(super) struct Listening {
     socket: std::net::TcpListener,
     key: Key,
-    accepted: RefCell<VecDeque<OwnedFd>>,
+    accepted: RefCell<VecDeque<(Descriptor, SocketAddr)>>,
+    /// Connections whose peers are being asked for.
+    naming: Cell<usize>,
+    /// Bytes of a peer's address.
+    name_len: u32,
     failed: Cell<Option<i32>>,
     accepting: Cell<Accepting>,
     waiter: RefCell<Option<Waker>>,
@@ -60,12 +65,18 @@ impl Listener {
     pub(in crate::ring) fn new(driver: Rc<Uring>, socket: std::net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(false)?; // the ring waits; a socket that does not would end each wait at once
         prepare(SockRef::from(&socket))?; // what is accepted inherits it
+        let name_len = match socket.local_addr()? {
+            SocketAddr::V4(_) => size_of::<libc::sockaddr_in>(),
+            SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>(),
+        };
         let mut listening = None;
         driver.table.borrow_mut().insert(|key| {
             let new = Rc::new(Listening {
                 socket,
                 key,
                 accepted: RefCell::default(),
+                naming: Cell::new(0),
+                name_len: u32::try_from(name_len).unwrap_or(0),
                 failed: Cell::new(None),
                 accepting: Cell::new(Accepting::No),
                 waiter: RefCell::default(),
@@ -82,10 +93,7 @@ impl Listener {
     /// See [`crate::ring::Listener::accept`].
     pub(in crate::ring) async fn accept(&self, room: usize) -> io::Result<(Stream, SocketAddr)> {
         self.listening.room.set(room);
-        let descriptor = poll_fn(|cx| self.listening.poll_accept(&self.driver, cx)).await?;
-        let peer = SockRef::from(&descriptor).peer_addr().ok().and_then(|peer| peer.as_socket());
-        // Without a peer it was over before anybody looked.
-        let peer = peer.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+        let (descriptor, peer) = poll_fn(|cx| self.listening.poll_accept(&self.driver, cx)).await?;
         Ok((Stream::new(&self.driver, descriptor), peer))
     }
 }
@@ -103,9 +111,18 @@ impl Listening {
         Token::new(Kind::Accept, self.key)
     }
 
-    fn poll_accept(&self, driver: &Uring, cx: &mut Context<'_>) -> Poll<io::Result<OwnedFd>> {
-        if let Some(descriptor) = self.accepted.borrow_mut().pop_front() {
-            return Poll::Ready(Ok(descriptor));
+    /// Bytes of a peer's address.
+    pub(super) fn name_len(&self) -> u32 {
+        self.name_len
+    }
+
+    fn poll_accept(
+        &self,
+        driver: &Uring,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(Descriptor, SocketAddr)>> {
+        if let Some(accepted) = self.accepted.borrow_mut().pop_front() {
+            return Poll::Ready(Ok(accepted));
         }
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(io::Error::from_raw_os_error(error)));
@@ -113,21 +130,43 @@ impl Listening {
         self.waiter.replace(Some(cx.waker().clone()));
         match self.accepting.get() {
             Accepting::No => self.start(driver),
-            Accepting::All if self.room.get() < BURST_MAX => self.stop(driver), // and go on one by one
+            Accepting::All if !self.has_room_for_all(driver) => self.stop(driver), // and go on one by one
             _ => {}
         }
         Poll::Pending
     }
 
+    /// Connections that may still come before whoever asked has no room for them.
+    fn room(&self) -> usize {
+        self.room.get().saturating_sub(self.naming.get() + self.accepted.borrow().len())
+    }
+
+    fn has_room_for_all(&self, driver: &Uring) -> bool {
+        let slots = driver.slots.as_ref().map_or(usize::MAX, |slots| slots.free());
+        self.room().min(slots) >= BURST_MAX
+    }
+
     fn start(&self, driver: &Uring) {
         let socket = Fd(self.socket.as_raw_fd());
-        let accept = if self.room.get() < BURST_MAX {
+        let slots = driver.slots.as_ref();
+        // A slot is never passed on to a program that is started; a descriptor must be told so.
+        let flags = if slots.is_some() { 0 } else { libc::SOCK_CLOEXEC };
+        let accept = if self.has_room_for_all(driver) {
+            self.accepting.set(Accepting::All);
+            opcode::AcceptMulti::new(socket).allocate_file_index(slots.is_some()).flags(flags).build()
+        } else {
+            if self.room() == 0 {
+                return; // those that are being named are enough
+            }
+            if let Some(slots) = slots
+                && !slots.promise()
+            {
+                return self.waiter.borrow().iter().for_each(|waiter| slots.wait(waiter.clone()));
+            }
             self.accepting.set(Accepting::One);
             let nowhere = std::ptr::null_mut();
-            opcode::Accept::new(socket, nowhere, nowhere.cast()).flags(libc::SOCK_CLOEXEC).build()
-        } else {
-            self.accepting.set(Accepting::All);
-            opcode::AcceptMulti::new(socket).flags(libc::SOCK_CLOEXEC).build()
+            let slot = slots.map(|_| DestinationSlot::auto_target());
+            opcode::Accept::new(socket, nowhere, nowhere.cast()).file_index(slot).flags(flags).build()
         };
         // SAFETY: points to no memory; the table keeps the socket open until the last completion.
         unsafe { driver.push(accept, self.token()) };
@@ -147,32 +186,63 @@ impl Listening {
 
     pub(super) fn completed(self: &Rc<Self>, driver: &Uring, result: i32, flags: u32) {
         if !cqueue::more(flags) {
-            self.accepting.set(Accepting::No);
+            let was = self.accepting.replace(Accepting::No);
+            if let Some(slots) = driver.slots.as_ref().filter(|_| was == Accepting::One) {
+                slots.take_back();
+            }
         }
-        match result {
-            0.. if self.abandoned.get() => refuse(result),
-            0.. => {
-                // SAFETY: the kernel has just made this descriptor for us, and tells nobody else.
-                let descriptor = unsafe { OwnedFd::from_raw_fd(result) };
-                self.accepted.borrow_mut().push_back(descriptor);
+        match adopt(driver, result) {
+            Some(_) if self.abandoned.get() => {} // closed
+            Some(Descriptor::Slot(slot)) => {
+                self.naming.set(self.naming.get() + 1);
+                naming::ask(driver, slot, Rc::clone(self));
+            }
+            Some(Descriptor::Open(descriptor)) => {
+                let peer = SockRef::from(&descriptor).peer_addr().ok().and_then(|peer| peer.as_socket());
+                // Without a peer it was over before anybody looked.
+                let accepted = peer.map(|peer| (Descriptor::Open(descriptor), peer));
+                self.hand_over(driver, accepted.ok_or(libc::ECONNABORTED));
+            }
+            None if result == -libc::ECANCELED || self.abandoned.get() => {}
+            None => self.failed.set(Some(-result)),
+        }
+        if self.accepting.get() == Accepting::All && !self.has_room_for_all(driver) {
+            self.stop(driver);
+        }
+        self.go_on(driver);
+    }
+
+    /// The peer of a connection that was accepted is known now, or is gone.
+    pub(super) fn named(self: &Rc<Self>, driver: &Uring, accepted: Result<(Descriptor, SocketAddr), i32>) {
+        self.naming.set(self.naming.get() - 1);
+        if !self.abandoned.get() {
+            self.hand_over(driver, accepted);
+            self.go_on(driver);
+        }
+    }
+
+    fn hand_over(self: &Rc<Self>, driver: &Uring, accepted: Result<(Descriptor, SocketAddr), i32>) {
+        match accepted {
+            Ok(accepted) => {
+                self.accepted.borrow_mut().push_back(accepted);
                 driver.turn.borrow_mut().crowded.push(Rc::clone(self));
             }
-            _ if result == -libc::ECANCELED || self.abandoned.get() => {}
-            _ => self.failed.set(Some(-result)),
+            Err(error) => self.failed.set(Some(error)),
         }
+    }
+
+    /// After something has come, or the kernel has stopped accepting.
+    fn go_on(&self, driver: &Uring) {
+        let has_news = !self.accepted.borrow().is_empty() || self.failed.get().is_some();
         if self.accepting.get() == Accepting::No {
             if self.abandoned.get() {
                 driver.table.borrow_mut().remove(self.key);
                 return;
             }
-            if self.waiter.borrow().is_some()
-                && self.accepted.borrow().is_empty()
-                && self.failed.get().is_none()
-            {
+            if self.waiter.borrow().is_some() && !has_news {
                 self.start(driver); // somebody waits already
             }
         }
-        let has_news = !self.accepted.borrow().is_empty() || self.failed.get().is_some();
         if has_news && let Some(waiter) = self.waiter.take() {
             waiter.wake();
         }
@@ -190,10 +260,12 @@ impl Listening {
     }
 }
 
-/// Closes a connection that was accepted for nobody.
-pub(super) fn refuse(result: i32) {
-    if result >= 0 {
+/// A connection that the kernel has accepted for us, if it has.
+pub(super) fn adopt(driver: &Uring, result: i32) -> Option<Descriptor> {
+    let number = u32::try_from(result).ok()?;
+    Some(match &driver.slots {
+        Some(slots) => Descriptor::Slot(slots.filled(number)),
         // SAFETY: the kernel has just made this descriptor for us, and tells nobody else.
-        drop(unsafe { OwnedFd::from_raw_fd(result) });
-    }
+        None => Descriptor::Open(unsafe { OwnedFd::from_raw_fd(result) }),
+    })
 }

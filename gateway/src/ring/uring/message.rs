@@ -1,8 +1,8 @@
 //! Bytes for one send, in the shape in which the kernel reads them.
 
-use io_uring::opcode;
-use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
 
+use super::descriptor::Name;
 use crate::ring::outgoing::{Loan, PIECES_MAX};
 
 /// Bytes for one send. The kernel reads them, and the parts that point to them, until the send completes.
@@ -45,8 +45,9 @@ impl Message {
         (piece.as_ptr(), u32::try_from(piece.len()).unwrap_or(u32::MAX))
     }
 
-    pub(super) fn entry(&self, descriptor: Fd, flags: i32) -> io_uring::squeue::Entry {
-        match &self.parts {
+    pub(super) fn entry(&self, name: Name, flags: i32) -> squeue::Entry {
+        let descriptor = name.number();
+        let entry = match &self.parts {
             Some(parts) => {
                 opcode::SendMsg::new(descriptor, &raw const parts.header).flags(flags.cast_unsigned()).build()
             }
@@ -54,11 +55,13 @@ impl Message {
                 let (start, len) = self.piece();
                 opcode::Send::new(descriptor, start, len).flags(flags).build()
             }
-        }
+        };
+        entry.flags(name.kind())
     }
 
-    pub(super) fn entry_zero_copy(&self, descriptor: Fd) -> io_uring::squeue::Entry {
-        match &self.parts {
+    pub(super) fn entry_zero_copy(&self, name: Name) -> squeue::Entry {
+        let descriptor = name.number();
+        let entry = match &self.parts {
             Some(parts) => opcode::SendMsgZc::new(descriptor, &raw const parts.header)
                 .flags(libc::MSG_NOSIGNAL.cast_unsigned())
                 .build(),
@@ -66,7 +69,8 @@ impl Message {
                 let (start, len) = self.piece();
                 opcode::SendZc::new(descriptor, start, len).flags(libc::MSG_NOSIGNAL).build()
             }
-        }
+        };
+        entry.flags(name.kind())
     }
 }
 

@@ -18,9 +18,11 @@
 //! buffers of 6.12. The whole path runs from 6.1 on; `ARCHITECTURE.md` has a table of what is lost below.
 
 mod buffers;
+mod descriptor;
 mod listener;
 mod look;
 mod message;
+mod naming;
 mod queue;
 mod receiving;
 mod sending;
@@ -46,6 +48,7 @@ use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{cqueue, opcode, squeue};
 
 use self::buffers::Buffers;
+use self::descriptor::Slots;
 use self::listener::Listening;
 use self::look::Counted;
 use self::queue::{Position, Queue};
@@ -65,6 +68,8 @@ pub(super) struct Features {
     pub(super) incremental: bool,
     /// One wait for several completions, of limited length (6.12).
     pub(super) min_wait: bool,
+    /// Accepted connections are in slots of the ring's own (6.13): asked for, and had.
+    pub(super) slots: bool,
 }
 
 impl std::fmt::Display for Features {
@@ -72,10 +77,11 @@ impl std::fmt::Display for Features {
         let not = |has: bool| if has { "" } else { "no " };
         write!(
             formatter,
-            "{}deferred task running, {}incremental buffers, {}minimum wait",
+            "{}deferred task running, {}incremental buffers, {}minimum wait, {}registered files",
             not(self.deferred),
             not(self.incremental),
-            not(self.min_wait)
+            not(self.min_wait),
+            not(self.slots)
         )
     }
 }
@@ -85,6 +91,8 @@ pub(super) struct Uring {
     queue: RefCell<Queue>,
     table: RefCell<Table>,
     buffers: Rc<Buffers>,
+    /// For accepted connections; without it they are descriptors.
+    slots: Option<Rc<Slots>>,
     bell: Arc<Bell>,
     features: Features,
     settings: Settings,
@@ -206,6 +214,9 @@ impl Uring {
         let (queue, mut features) = Queue::new(settings)?;
         let buffers = Buffers::new(queue.submitter(), settings)?;
         features.incremental = buffers.is_incremental();
+        let slots = settings.registered_files.map(|connections| Slots::new(queue.submitter(), connections));
+        let slots = slots.transpose()?;
+        features.slots = slots.is_some();
         if settings.busy_poll > 0 {
             let mut napi = io_uring::types::Napi::new().set_busy_poll_timeout(settings.busy_poll);
             queue.submitter().register_napi(&mut napi)?;
@@ -215,6 +226,7 @@ impl Uring {
             queue: RefCell::new(queue),
             table: RefCell::default(),
             buffers,
+            slots,
             bell,
             features,
             settings: settings.clone(),
@@ -282,6 +294,9 @@ impl Uring {
         if self.buffers.are_there() {
             turn.starved.drain(..).for_each(|socket| socket.receive_again(self));
         }
+        if let Some(slots) = &self.slots {
+            slots.close(self);
+        }
         self.buffers.publish();
         let mut new = self.turn.borrow_mut();
         new.keep_memory_of(turn);
@@ -329,13 +344,14 @@ impl Uring {
                     bell.ring_by_descriptor();
                 }
             }
+            Kind::Naming => naming::completed(self, token.key, result),
             Kind::ZeroCopy => sending::zero_copy_completed(self, token.key, result, flags),
             kind => {
                 let place = self.table.borrow().get(token.key);
                 match place {
                     Some(Place::Socket(socket)) => socket.completed(self, kind, result, flags),
                     Some(Place::Listening(listening)) => listening.completed(self, result, flags),
-                    _ if kind == Kind::Accept => listener::refuse(result),
+                    _ if kind == Kind::Accept => drop(listener::adopt(self, result)),
                     _ => self.give_back_unread(flags),
                 }
             }

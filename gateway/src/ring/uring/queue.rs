@@ -183,10 +183,21 @@ impl Drop for Leaked {
 /// Lets receiving end by itself after so many bytes in all (6.17; before, the kernel refuses with `EINVAL`).
 pub(super) fn limit_receiving(receive: &mut squeue::Entry, bytes: usize) {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    const { assert!(size_of::<squeue::Entry>() == 64) };
-    // SAFETY: an entry is the kernel's `io_uring_sqe` of 64 bytes, without invalid values; the word at byte 44 is
-    // `optlen`, which the crate does not know for this operation.
-    unsafe { std::ptr::from_mut(receive).cast::<u32>().add(11).write(bytes) };
+    write::<11>(receive, bytes); // `optlen`, which the crate does not know for this operation
+}
+
+/// Turns setting a socket's option into asking for it (6.7), which the crate does not know.
+pub(super) fn get_instead_of_set(option: &mut squeue::Entry) {
+    /// Of `<linux/io_uring.h>`.
+    const SOCKET_URING_OP_GETSOCKOPT: u32 = 2;
+    write::<2>(option, SOCKET_URING_OP_GETSOCKOPT); // `cmd_op`
+}
+
+/// Writes one of an operation's 16 words.
+fn write<const WORD: usize>(entry: &mut squeue::Entry, value: u32) {
+    const { assert!(size_of::<squeue::Entry>() == 64 && WORD < 16) };
+    // SAFETY: an entry is the kernel's `io_uring_sqe` of 64 bytes, aligned to 8, without invalid values.
+    unsafe { std::ptr::from_mut(entry).cast::<u32>().add(WORD).write(value) };
 }
 
 /// Errors of entering that say "later", or "time is up".

@@ -5,7 +5,6 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
 
 use super::buffers::GROUP;
@@ -135,7 +134,7 @@ impl Socket {
             return;
         }
         receiving.state = State::Armed;
-        let mut receive = opcode::RecvMulti::new(Fd(self.raw()), GROUP).build();
+        let mut receive = opcode::RecvMulti::new(self.name().number(), GROUP).build();
         receiving.is_limited = driver.limits_receiving.get();
         if receiving.is_limited {
             queue::limit_receiving(&mut receive, RECEIVED_AHEAD_MAX);
@@ -155,8 +154,8 @@ impl Socket {
             return self.receive(driver);
         }
         if !std::mem::replace(&mut receiving.is_end_polled, true) {
-            let poll =
-                opcode::PollAdd::new(Fd(self.raw()), u32::from(libc::POLLRDHUP.cast_unsigned())).build();
+            let events = u32::from(libc::POLLRDHUP.cast_unsigned());
+            let poll = opcode::PollAdd::new(self.name().number(), events).build();
             // SAFETY: points to no memory.
             unsafe { self.push(driver, poll, Kind::Hangup) };
         }

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use io_uring::cqueue;
-use io_uring::types::Fd;
 
 use super::Uring;
 use super::message::Message;
@@ -22,8 +21,8 @@ pub(super) struct Sending {
     /// It is in the turn's list.
     is_dirty: bool,
     pub(super) broken: Option<i32>,
-    /// Who waits for room, or for everything to be sent.
-    writer: Option<Waker>,
+    /// Who waits for room, for everything to be sent, or for our side to be closed.
+    pub(super) writer: Option<Waker>,
     pub(super) is_shut: bool,
 }
 
@@ -112,13 +111,12 @@ impl Socket {
         }
         // Who waits for it must hear of it.
         let is_silent = !is_stalled && sending.writer.is_none() && driver.queue.borrow().is_synchronous();
-        let descriptor = Fd(self.raw());
         let mut flags = libc::MSG_NOSIGNAL;
         if !is_stalled {
             // As much as the kernel takes at once; less than all counts as failing, and so is heard of.
             flags |= libc::MSG_WAITALL | libc::MSG_DONTWAIT;
         }
-        let entry = message.entry(descriptor, flags);
+        let entry = message.entry(self.name(), flags);
         if is_silent {
             sending.flight = Flight::Silent(message);
             // SAFETY: the message's memory does not move with it, and stays in `flight` until `end_silence` has seen
@@ -135,7 +133,7 @@ impl Socket {
     fn send_zero_copy(self: &Rc<Self>, driver: &Uring, sending: &mut Sending, message: Message) {
         driver.counted.sends_zero_copy.add(1);
         let loan = message.loan().clone();
-        let entry = message.entry_zero_copy(Fd(self.raw()));
+        let entry = message.entry_zero_copy(self.name());
         let kept = Rc::new(ZeroCopy { socket: Rc::clone(self), message });
         let key = driver.table.borrow_mut().insert(|_| Place::ZeroCopy(kept));
         sending.flight = Flight::ZeroCopy(loan, key);

@@ -5,23 +5,22 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket as NewSocket, Type};
 use usher_flowcontrol::units::Nanos;
 
 use super::Uring;
+use super::descriptor::{Descriptor, Name};
 use super::receiving::Receiving;
 use super::sending::Sending;
 use super::table::{Key, Kind, Place, Token};
 use crate::ring::Chunk;
 use crate::ring::outgoing::HIGH_WATER;
-use crate::ring::socket::{abort, prepare};
+use crate::ring::socket::prepare;
 
 /// One connection. Clones are the same.
 #[derive(Clone)]
@@ -36,15 +35,30 @@ struct Handle {
 /// A connection; the driver's until its last operation has completed.
 pub(super) struct Socket {
     /// Ours until the closing operation is queued.
-    descriptor: RefCell<Option<OwnedFd>>,
+    descriptor: RefCell<Option<Descriptor>>,
+    /// Invariant: of `descriptor`.
+    name: Cell<Name>,
     key: Key,
     /// Operations that will complete.
     pub(super) in_flight: Cell<u32>,
     /// No handle is left.
     pub(super) abandoned: Cell<bool>,
+    shutting: Cell<Shutting>,
     connecting: RefCell<Connecting>,
     pub(super) receiving: RefCell<Receiving>,
     pub(super) sending: RefCell<Sending>,
+}
+
+/// A thread of the kernel's closes our side.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Shutting {
+    #[default]
+    No,
+    Failed(i32),
+    UnderWay,
+    /// Then the connection is to be closed. Not before: that thread looks the slot up when it gets to it, and would
+    /// find who has it next.
+    ThenClose,
 }
 
 #[derive(Default)]
@@ -59,7 +73,7 @@ struct Connecting {
 pub(in crate::ring) async fn connect(driver: Rc<Uring>, address: SocketAddr) -> io::Result<Stream> {
     let socket = NewSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     prepare(SockRef::from(&socket))?;
-    let stream = Stream::new(&driver, socket.into());
+    let stream = Stream::new(&driver, Descriptor::Open(socket.into()));
     stream.0.socket.start_connecting(&driver, address);
     poll_fn(|cx| stream.0.socket.poll_connected(cx)).await?;
     Ok(stream)
@@ -68,14 +82,16 @@ pub(in crate::ring) async fn connect(driver: Rc<Uring>, address: SocketAddr) -> 
 // === impl Stream ===
 
 impl Stream {
-    pub(super) fn new(driver: &Rc<Uring>, descriptor: OwnedFd) -> Self {
+    pub(super) fn new(driver: &Rc<Uring>, descriptor: Descriptor) -> Self {
         let mut socket = None;
         driver.table.borrow_mut().insert(|key| {
             let new = Rc::new(Socket {
+                name: Cell::new(descriptor.name()),
                 descriptor: RefCell::new(Some(descriptor)),
                 key,
                 in_flight: Cell::new(0),
                 abandoned: Cell::new(false),
+                shutting: Cell::default(),
                 connecting: RefCell::default(),
                 receiving: RefCell::default(),
                 sending: RefCell::default(),
@@ -107,15 +123,10 @@ impl Stream {
     pub(in crate::ring) fn poll_close(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_sent(cx))?;
         let socket = &self.0.socket;
-        if !std::mem::replace(&mut socket.sending.borrow_mut().is_shut, true)
-            && let Some(descriptor) = &*socket.descriptor.borrow()
-        {
-            match SockRef::from(descriptor).shutdown(std::net::Shutdown::Write) {
-                Err(error) if error.kind() != io::ErrorKind::NotConnected => return Poll::Ready(Err(error)),
-                _ => {}
-            }
+        if !std::mem::replace(&mut socket.sending.borrow_mut().is_shut, true) {
+            socket.shut(&self.0.driver)?;
         }
-        Poll::Ready(Ok(()))
+        socket.poll_shut(cx)
     }
 
     pub(in crate::ring) fn put(&self, bytes: &[u8]) {
@@ -132,7 +143,7 @@ impl Stream {
 
     pub(in crate::ring) fn abort(&self) {
         if let Some(descriptor) = &*self.0.socket.descriptor.borrow() {
-            abort(SockRef::from(descriptor));
+            descriptor.abort(&self.0.driver);
         }
     }
 
@@ -191,8 +202,9 @@ impl Socket {
         Token::new(kind, self.key)
     }
 
-    pub(super) fn raw(&self) -> RawFd {
-        self.descriptor.borrow().as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    /// What its operations call it.
+    pub(super) fn name(&self) -> Name {
+        self.name.get()
     }
 
     /// Queues an operation that completes, once or more.
@@ -202,7 +214,7 @@ impl Socket {
     pub(super) unsafe fn push(&self, driver: &Uring, entry: io_uring::squeue::Entry, kind: Kind) {
         self.in_flight.set(self.in_flight.get() + 1);
         // SAFETY: the caller's promise; the table keeps `self` until `in_flight` is 0.
-        unsafe { driver.push(entry, self.token(kind)) };
+        unsafe { driver.push(entry.flags(self.name().kind()), self.token(kind)) };
     }
 
     /// An operation of this connection has completed, or has got somewhere.
@@ -215,6 +227,7 @@ impl Socket {
             Kind::Send | Kind::SilentSend => self.sent(driver, result),
             Kind::Connect => self.connected(result),
             Kind::Hangup => self.hung_up(result),
+            Kind::Shutdown => self.is_shut(driver, result),
             _ => {}
         }
         self.vacate(driver);
@@ -244,12 +257,60 @@ impl Socket {
         if let Some(key) = self.sending.borrow().zero_copy() {
             driver.cancel(Token::new(Kind::ZeroCopy, key));
         }
+        match self.shutting.get() {
+            Shutting::No | Shutting::Failed(_) => self.let_go(driver),
+            Shutting::UnderWay | Shutting::ThenClose => self.shutting.set(Shutting::ThenClose),
+        }
+    }
+
+    /// The descriptor goes; operations that are under way have it still.
+    fn let_go(&self, driver: &Uring) {
+        self.name.set(Name::NOTHING);
         if let Some(descriptor) = self.descriptor.borrow_mut().take() {
-            let close = opcode::Close::new(Fd(descriptor.into_raw_fd())).build();
-            // SAFETY: points to no memory. The descriptor's number is nobody else's until the kernel closes it.
-            unsafe { driver.push_silent(close, Token::IGNORED) };
+            descriptor.close(driver);
         }
         self.vacate(driver);
+    }
+
+    // --- closing our side
+
+    fn shut(&self, driver: &Uring) -> io::Result<()> {
+        match &*self.descriptor.borrow() {
+            Some(Descriptor::Open(descriptor)) => {
+                match SockRef::from(descriptor).shutdown(std::net::Shutdown::Write) {
+                    Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(error),
+                    _ => Ok(()),
+                }
+            }
+            Some(Descriptor::Slot(slot)) => {
+                self.shutting.set(Shutting::UnderWay);
+                let shut = opcode::Shutdown::new(slot.fixed(), libc::SHUT_WR).build();
+                // SAFETY: points to no memory.
+                unsafe { self.push(driver, shut, Kind::Shutdown) };
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn poll_shut(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        match self.shutting.get() {
+            Shutting::No => Poll::Ready(Ok(())),
+            Shutting::Failed(error) => Poll::Ready(Err(io::Error::from_raw_os_error(error))),
+            Shutting::UnderWay | Shutting::ThenClose => {
+                keep(&mut self.sending.borrow_mut().writer, cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn is_shut(&self, driver: &Uring, result: i32) {
+        let is_well = result >= 0 || result == -libc::ENOTCONN;
+        let next = if is_well { Shutting::No } else { Shutting::Failed(-result) };
+        if self.shutting.replace(next) == Shutting::ThenClose {
+            self.let_go(driver);
+        }
+        wake(self.sending.borrow_mut().writer.take());
     }
 
     // --- connecting
@@ -257,7 +318,8 @@ impl Socket {
     fn start_connecting(&self, driver: &Uring, address: SocketAddr) {
         let mut connecting = self.connecting.borrow_mut();
         let address = connecting.address.insert(Box::new(address.into()));
-        let connect = opcode::Connect::new(Fd(self.raw()), address.as_ptr().cast(), address.len()).build();
+        let connect =
+            opcode::Connect::new(self.name().number(), address.as_ptr().cast(), address.len()).build();
         // SAFETY: the address stays in its box until `connected`.
         unsafe { self.push(driver, connect, Kind::Connect) };
     }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::listener::Listening;
+use super::naming::Naming;
 use super::sending::ZeroCopy;
 use super::socket::Socket;
 
@@ -12,6 +13,7 @@ pub(super) enum Place {
     Socket(Rc<Socket>),
     Listening(Rc<Listening>),
     ZeroCopy(Rc<ZeroCopy>),
+    Naming(Rc<Naming>),
 }
 
 /// All places.
@@ -42,7 +44,10 @@ pub(super) enum Kind {
     ZeroCopy,
     Connect,
     Hangup,
+    Shutdown,
     Accept,
+    /// Who has connected.
+    Naming,
     /// Another thread woke this one.
     Bell,
     /// Another ring could not be woken.
@@ -116,7 +121,7 @@ impl Key {
 // === impl Kind ===
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Ignored,
         Self::Receive,
         Self::Send,
@@ -124,7 +129,9 @@ impl Kind {
         Self::ZeroCopy,
         Self::Connect,
         Self::Hangup,
+        Self::Shutdown,
         Self::Accept,
+        Self::Naming,
         Self::Bell,
         Self::Message,
     ];

@@ -31,10 +31,31 @@ const TINY: Settings = Settings {
     min_wait: 0,
     spin: 0,
     zero_copy_from: None,
+    registered_files: None,
 };
 
+/// With few slots connections are accepted one by one, with many whatever comes.
+const SLOTS: [Settings; 2] = [
+    Settings { registered_files: Some(64), ..TINY },
+    Settings { registered_files: Some(10_000), entries: 256, buffers: 64, buffer_size: 4096, ..TINY },
+];
+
 fn run<T>(settings: &Settings, future: impl Future<Output = T>) -> T {
-    super::run(settings, future).unwrap()
+    permit_many_slots();
+    let settings = Settings { io: settings.io, ..crate::ring::tests::settings(settings.clone()) };
+    super::run(&settings, future).unwrap()
+}
+
+/// The kernel permits as many slots as descriptors.
+fn permit_many_slots() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads and writes the one `rlimit` that it is lent.
+    let raised = unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)
+    };
+    assert_eq!(raised, 0);
 }
 
 fn listen() -> (Listener, SocketAddr) {
@@ -87,6 +108,11 @@ async fn nothing_is_held_but(wanted: (usize, usize)) {
         turns(1).await;
     }
     assert_eq!(held(), wanted, "places and operations");
+}
+
+/// Slots of the ring's table that are filled, or promised.
+fn slots_in_use() -> usize {
+    current().unwrap().slots.as_ref().map_or(0, |slots| slots.in_use())
 }
 
 /// Where a connection is dropped.
@@ -180,7 +206,10 @@ fn connections_can_be_dropped_at_every_step() {
         TINY,
         Settings { io: Io::Uring, zero_copy_from: Some(4096), ..Settings::default() },
         Settings { io: Io::Uring, min_wait: 30, spin: 30, ..Settings::default() },
-    ] {
+    ]
+    .into_iter()
+    .chain(SLOTS)
+    {
         run(&settings, async {
             let (listener, address) = listen();
             let mut kept = Vec::new();
@@ -196,6 +225,7 @@ fn connections_can_be_dropped_at_every_step() {
             }
             drop(listener);
             nothing_is_held_but((0, 1)).await;
+            assert_eq!(slots_in_use(), 0);
             kept
         });
     }
@@ -203,8 +233,11 @@ fn connections_can_be_dropped_at_every_step() {
 
 #[test]
 fn many_connections_can_be_dropped_at_once_and_with_their_ring() {
-    for ends_with_its_ring in [false, true] {
-        let kept = run(&Settings { io: Io::Uring, ..Settings::default() }, async {
+    let slots = Settings { registered_files: Some(600), ..Settings::default() };
+    for (ends_with_its_ring, settings) in
+        [(false, Settings::default()), (true, Settings::default()), (false, slots.clone()), (true, slots)]
+    {
+        let kept = run(&Settings { io: Io::Uring, ..settings }, async {
             let (listener, address) = listen();
             let mut clients = Vec::new();
             let mut kept = Vec::new();
@@ -284,6 +317,7 @@ fn listeners_can_be_dropped_with_connections_that_nobody_took() {
             turns(2).await;
             drop(listener);
             nothing_is_held_but((0, 1)).await;
+            turns(1).await; // slots are closed at a turn's end
             for mut client in clients {
                 let gone = client.read(&mut [0]);
                 assert!(matches!(gone, Ok(0) | Err(_)), "{gone:?}");
@@ -326,11 +360,101 @@ fn no_more_are_accepted_than_there_is_room_for() {
             turns(3).await;
         }
         assert_eq!(held(), (1 + taken.len(), 1), "nobody is accepted any more");
-        assert_eq!(look().completions, before + 3, "one by one");
+        let each = if current().unwrap().features.slots { 2 } else { 1 }; // peers are asked for
+        assert_eq!(look().completions, before + 3 * each, "one by one");
         // There is room again.
         for _ in taken.len()..clients.len() {
             taken.push(listener.accept().await.unwrap());
         }
+    });
+}
+
+#[test]
+fn connections_in_slots_know_their_peers() {
+    for (settings, address) in SLOTS.into_iter().zip(["127.0.0.1:0", "[::1]:0"]) {
+        run(&settings, async {
+            let socket = bind(address.parse().unwrap(), false).unwrap();
+            let address = socket.local_addr().unwrap();
+            let listener = Listener::new(socket).unwrap();
+            let clients: Vec<_> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let mut streams = Vec::new();
+            for client in &clients {
+                let (stream, peer) = listener.accept().await.unwrap();
+                assert_eq!(peer, client.local_addr().unwrap());
+                streams.push(stream);
+            }
+            turns(2).await;
+            assert!((50..=51).contains(&slots_in_use()), "{} slots", slots_in_use());
+        });
+    }
+}
+
+#[test]
+fn a_table_of_slots_that_is_full_loses_no_connection() {
+    run(&Settings { registered_files: Some(0), ..TINY }, async {
+        let (listener, address) = listen();
+        let mut clients: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let size = current().unwrap().slots.as_ref().unwrap().free();
+        let mut streams = Vec::new();
+        while let Some(accepted) = within(Duration::from_millis(20), listener.accept()).await {
+            streams.push(accepted.unwrap().0);
+        }
+        assert_eq!((streams.len(), slots_in_use()), (size, size), "those who got in");
+        for client in &mut clients {
+            // Whoever is in makes room for another one.
+            let stream = streams.remove(0);
+            stream.put(b"served");
+            poll_fn(|cx| stream.poll_close(cx)).await.unwrap();
+            drop(stream);
+            let mut all = Vec::new();
+            turns(1).await;
+            client.read_to_end(&mut all).unwrap();
+            assert_eq!(all, b"served");
+            if let Some(accepted) = within(Duration::from_millis(20), listener.accept()).await {
+                streams.push(accepted.unwrap().0);
+            }
+        }
+        assert!(streams.is_empty());
+    });
+}
+
+#[test]
+fn a_slot_is_shut_down_for_nobody_but_its_own_connection() {
+    run(&Settings { registered_files: Some(0), ..TINY }, async {
+        let (listener, address) = listen();
+        let mut others = Vec::new();
+        while current().unwrap().slots.as_ref().unwrap().free() > 1 {
+            others.push((TcpStream::connect(address).unwrap(), listener.accept().await.unwrap()));
+        }
+        for n in 0..500 {
+            let mut clients = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+            let mut got = Vec::new();
+            let (first, _) = listener.accept().await.unwrap();
+            first.put(b"first");
+            poll_fn(|cx| first.poll_sent(cx)).await.unwrap();
+            let closes = poll_fn(|cx| Poll::Ready(first.poll_close(cx).is_pending())).await;
+            assert!(closes, "a thread of the kernel's does it");
+            drop(first);
+            let before = slots_in_use();
+            current().unwrap().end_turn();
+            assert_eq!(slots_in_use(), before, "closed too early");
+            // There are two slots at most that it can have.
+            let (second, _) = listener.accept().await.unwrap();
+            turns(1).await;
+            second.put_bytes(pattern(n, 3000));
+            poll_fn(|cx| second.poll_sent(cx)).await.unwrap();
+            drop(second);
+            turns(1).await;
+            clients[0].read_to_end(&mut got).unwrap();
+            assert_eq!(got, b"first");
+            got.clear();
+            clients[1].read_to_end(&mut got).unwrap();
+            assert!(got == pattern(n, 3000), "{} bytes in round {n}", got.len());
+        }
+        drop((listener, others));
+        nothing_is_held_but((0, 1)).await;
+        turns(1).await;
+        assert_eq!(slots_in_use(), 0);
     });
 }
 
@@ -401,8 +525,9 @@ fn a_ring_that_is_too_small_for_everything_loses_nothing() {
 }
 
 #[test]
-fn a_ring_that_waits_for_several_and_looks_before_it_sleeps_loses_nothing() {
-    for settings in [Settings { min_wait: 100, ..TINY }, Settings { spin: 100, ..TINY }] {
+fn a_ring_with_other_settings_loses_nothing() {
+    let others = [Settings { min_wait: 100, ..TINY }, Settings { spin: 100, ..TINY }];
+    for settings in others.into_iter().chain(SLOTS) {
         exchange(&settings, 64, 100_000);
     }
 }

@@ -13,7 +13,11 @@ use crate::worker::Counters;
 fn process() -> Process {
     let authenticator = Arc::new(Authenticator::new(&Options::default()).unwrap());
     Process {
-        io: crate::ring::Choice { io: crate::ring::Io::Epoll, reason: "asked for".to_owned() },
+        io: crate::ring::Choice {
+            io: crate::ring::Io::Epoll,
+            registered_files: false,
+            reason: "asked for".to_owned(),
+        },
         files: Vec::new(),
         authenticator,
         memory: Arc::default(),
