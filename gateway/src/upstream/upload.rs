@@ -1,5 +1,7 @@
 //! A request's body on its way up.
 
+mod http2;
+
 use std::cell::Cell;
 use std::fmt;
 use std::pin::Pin;
@@ -10,12 +12,15 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
+use h2::RecvStream;
+use http::header::{CONTENT_LENGTH, HeaderMap};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::fault::Cause;
 use super::pace::Pace;
 use crate::http1;
+use http2::Streamed;
 
 /// A body as it comes. Pulled by the connection to the apiserver: back-pressure reaches the client, and of a
 /// request that waits nothing is read.
@@ -38,6 +43,8 @@ enum Source {
     Hyper(Incoming),
     /// That of a client over our own HTTP/1.1.
     Own(http1::Incoming),
+    /// That of a client over HTTP/2.
+    Http2(Streamed),
 }
 
 /// A body failed on the client's side.
@@ -72,6 +79,22 @@ impl Upload {
     pub fn own(body: http1::Incoming) -> Self {
         let pace = (!body.is_end_stream()).then(Rc::default);
         Self { source: Source::Own(body), gate: None, done: None, pace }
+    }
+
+    /// The body of a client over HTTP/2, which is not empty; of that length, if it was told.
+    #[must_use]
+    pub fn http2(body: RecvStream, length: Option<u64>) -> Self {
+        let source = Source::Http2(Streamed::new(body, length));
+        Self { source, gate: None, done: None, pace: Some(Rc::default()) }
+    }
+
+    /// The length that all lines agree on.
+    #[must_use]
+    pub fn length(headers: &HeaderMap) -> Option<u64> {
+        let lines = headers.get_all(CONTENT_LENGTH).iter();
+        let mut lengths = lines.map(|value| value.to_str().ok()?.parse().ok());
+        let first = lengths.next()??;
+        lengths.all(|other| other == Some(first)).then_some(first)
     }
 
     /// Whether all of it has gone up, to be asked while somebody else sends it.
@@ -112,6 +135,7 @@ impl Body for Upload {
             Source::Own(body) => {
                 Pin::new(body).poll_frame(cx).map_err(|error| UploadFault::new(error.into()))
             }
+            Source::Http2(body) => body.poll_frame(cx).map_err(|error| UploadFault::new(error.into())),
         };
         let Poll::Ready(frame) = frame else {
             self.pace.iter().for_each(|pace| pace.waits());
@@ -131,6 +155,7 @@ impl Body for Upload {
             Source::Nothing => true,
             Source::Hyper(body) => body.is_end_stream(),
             Source::Own(body) => body.is_end_stream(),
+            Source::Http2(body) => body.is_end_stream(),
         }
     }
 
@@ -139,6 +164,7 @@ impl Body for Upload {
             Source::Nothing => SizeHint::with_exact(0),
             Source::Hyper(body) => body.size_hint(),
             Source::Own(body) => body.size_hint(),
+            Source::Http2(body) => body.left().map_or_else(SizeHint::default, SizeHint::with_exact),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! One client's connection, from accept to its end: handshake, choice of protocol, requests, time-outs, drain.
 
+mod http2;
 mod own;
+mod pulse;
+mod stream;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -14,21 +17,20 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use http::Request;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use usher_flowcontrol::controller::FlowCache;
 use usher_flowcontrol::units::Nanos;
 
-use super::glitches::{Glitch, Glitches, Watched};
+use super::glitches::{Glitch, Glitches};
 use super::host::Hosted;
 use super::quiet::{Quiet, TooQuiet};
 use super::roster::Member;
 use super::{Worker, request, upgrade};
 use crate::http1::Speaker;
 use crate::identity;
-use crate::memory::Rung;
 use crate::ring::{self, Stream};
 use crate::tls;
 use crate::upstream::Upload;
@@ -76,20 +78,6 @@ enum Stage {
 
 /// How an HTTP/2 connection begins; no HTTP/1 request does.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Body bytes taken ahead on all streams of a connection together, in streams' worth. Enough for the writes of a
-/// busy controller; a hundred would be 25 MB for every connection.
-const STREAMS_AHEAD: u32 = 16;
-/// A client that has said nothing for so long is asked whether it is there: one that vanished must not keep its
-/// watches.
-const PING_INTERVAL: Duration = Duration::from_secs(60);
-/// And is gone if it does not answer in that time.
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// Errors of a client's streams that we answer with a reset, until the connection ends ("MadeYouReset", CVE-2025-8671).
-/// h2's own default.
-const RESETS_OF_OURS_MAX: usize = 1024;
-/// After GOAWAY to a connection without requests. A client that keeps it all the same, or does not take the end of
-/// an answer, must not keep our memory.
-const GOAWAY_TIMEOUT: Nanos = Nanos::from_millis(5_000);
 /// While a worker drains, a client whose answer began before, without `Connection: close`, may use its connection
 /// once more: it has sent the next request before it can see that we close. That one is answered, as the last.
 const DRAIN_LINGER: Nanos = Nanos::from_millis(500);
@@ -133,7 +121,7 @@ pub(super) async fn serve(
         asked: Cell::new(false),
     });
     match client.worker.settings.http1 {
-        _ if is_http2 => serve_http2(&client, wire).await,
+        _ if is_http2 => http2::serve(&client, wire).await,
         Speaker::Own => own::serve(&client, wire).await,
         Speaker::Hyper => serve_http1(&client, wire).await,
     }
@@ -263,91 +251,8 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
             }
         }
         Some(Ended::TooQuiet(why)) => why.count(worker, &client.glitches),
-        Some(Ended::HungUp | Ended::Drained | Ended::Shed | Ended::Cut | Ended::Stuck) => {}
+        Some(Ended::HungUp | Ended::Drained | Ended::Shed) => {}
         None => stream.abort(), // or the kernel would go on trying to deliver what nobody takes
-    }
-}
-
-async fn serve_http2(client: &Rc<Client>, wire: Wire) {
-    let worker = &client.worker;
-    let limits = &worker.settings.limits;
-    let ahead = limits.body_bytes.saturating_mul(STREAMS_AHEAD);
-    let window = worker.ahead.window(ahead, worker.scarcity.is_at(Rung::Bodies));
-    let of_request = Rc::clone(client);
-    // Boxed: what a request needs until the head of its answer is not kept while its answer goes on.
-    let service = service_fn(move |request: Request<_>| {
-        let answer = request::serve(Rc::clone(&of_request), Box::new(request.map(Upload::new)));
-        Box::pin(async { Ok::<_, Infallible>(*answer.await) })
-    });
-    let stream = wire.stream().clone();
-    let wire = Watched::new(wire, limits.header_lines, &client.glitches);
-    let connection = http2::Builder::new(Streams(Rc::clone(worker)))
-        .timer(ring::Timer)
-        .max_concurrent_streams(limits.streams)
-        // What a client may have open it may cancel all at once, before we have looked: Go's clients do when a context
-        // ends. h2's own limit of 20 would end all their watches for it; "rapid reset" (CVE-2023-44487) is the score's.
-        .max_pending_accept_reset_streams(limits.streams as usize)
-        .max_local_error_reset_streams(RESETS_OF_OURS_MAX)
-        .max_send_buf_size(usize::try_from(limits.body_bytes).unwrap_or(usize::MAX))
-        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(limits.body_bytes)
-        .initial_connection_window_size(window.bytes())
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .auto_date_header(false)
-        .serve_connection(TokioIo::new(wire.clone()), service);
-    let mut connection = Box::pin(connection);
-    let drain = worker.drain.lookout();
-    let (mut draining, mut quiet) = (false, Quiet::new(limits));
-    let mut going: Option<Pin<Box<ring::Sleep>>> = None;
-    let ended = poll_fn(|cx| {
-        if !draining && drain.poll(cx).is_ready() {
-            draining = true;
-            connection.as_mut().graceful_shutdown();
-        }
-        let done = connection.as_mut().poll(cx);
-        if client.glitches.is_over() {
-            return Poll::Ready(Ended::Cut);
-        }
-        if let Poll::Ready(done) = done {
-            return Poll::Ready(Ended::ByItself(done));
-        }
-        // A client that says nothing either is found by our PING; one that talks on gets us here.
-        if stream.stalled_since().is_some_and(|since| ring::now() > since + worker.request_timeout()) {
-            return Poll::Ready(Ended::Stuck);
-        }
-        let busy = client.busy.get() > 0;
-        // Bytes say nothing here: pings are no requests.
-        if !draining && quiet.poll(cx, busy, 0).is_ready() {
-            worker.counters.idle_timeouts.add();
-            draining = true; // GOAWAY, then the end
-            connection.as_mut().graceful_shutdown();
-        }
-        if !draining && !busy && client.member.poll_told(cx).is_ready() {
-            draining = true;
-            connection.as_mut().graceful_shutdown();
-        }
-        if !draining || busy {
-            going = None;
-            return Poll::Pending;
-        }
-        let going = going.get_or_insert_with(|| Box::pin(ring::sleep_until(ring::now() + GOAWAY_TIMEOUT)));
-        going.as_mut().poll(cx).map(|()| Ended::Drained)
-    })
-    .await;
-    drop(connection); // and with it what its requests hold
-    match ended {
-        Ended::ByItself(result) => note(client, result),
-        Ended::Cut => {
-            if let Some(wire) = wire.cut() {
-                close(wire).await;
-            }
-        }
-        Ended::Stuck => {
-            worker.counters.timed_out_answering.add();
-            stream.abort();
-        }
-        Ended::Drained | Ended::HungUp | Ended::Shed | Ended::TooQuiet(_) => {}
     }
 }
 
@@ -380,11 +285,6 @@ enum Ended {
     /// Idle when memory was tight.
     Shed,
     TooQuiet(TooQuiet),
-    /// For its glitches.
-    Cut,
-    /// Its client has taken nothing for as long as a request may take: answers that are complete here, and hold nothing
-    /// else any more, must not wait for ever (25 MB of them over HTTP/2).
-    Stuck,
 }
 
 fn note(client: &Client, result: hyper::Result<()>) {
@@ -411,20 +311,6 @@ async fn drain(mut wire: Wire) {
         }
     };
     ring::within(CLOSE_TIMEOUT, closing).await;
-}
-
-/// Starts the tasks of HTTP/2 streams.
-#[derive(Clone, Debug)]
-struct Streams(Rc<Worker>);
-
-impl<F: Future + 'static> hyper::rt::Executor<F> for Streams {
-    fn execute(&self, stream: F) {
-        let worker = Rc::clone(&self.0);
-        let hosted = Hosted::new(stream, move || worker.counters.timed_out_answering.add());
-        ring::spawn(async move {
-            hosted.await;
-        });
-    }
 }
 
 // === impl Client ===

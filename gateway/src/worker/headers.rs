@@ -124,9 +124,11 @@ fn asks_trailers(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Takes away what is of the apiserver's connection.
-pub(super) fn strip_response(headers: &mut HeaderMap) {
-    strip(headers, of_connection(headers) & !HAS_TE); // which says nothing there
+/// Takes away what is of the apiserver's connection, or of no HTTP/2 connection.
+pub(super) fn strip_response(headers: &mut HeaderMap, version: Version) {
+    // `TE` says nothing there; HTTP/2 forbids it all the same.
+    let unwanted = if version == Version::HTTP_2 { !0 } else { !HAS_TE };
+    strip(headers, of_connection(headers) & unwanted);
 }
 
 /// Answers over HTTP/2: what no later one repeats, or not for long, stays out of the connection's table of headers

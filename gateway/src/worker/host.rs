@@ -27,11 +27,11 @@ pub(super) struct Host {
 
 pin_project! {
     /// A task with a deadline that can be set from inside.
-    pub(super) struct Hosted<F> {
+    pub(super) struct Hosted<F, O> {
         #[pin] inner: F,
         host: Rc<Host>,
         alarm: Option<(Nanos, Pin<Box<ring::Sleep>>)>,
-        overrun: Box<dyn Fn()>,
+        overrun: O,
     }
 }
 
@@ -71,14 +71,14 @@ impl Host {
     }
 }
 
-impl<F> Hosted<F> {
+impl<F, O: Fn()> Hosted<F, O> {
     /// Wraps a task; `overrun` is told when it is ended for being too long.
-    pub(super) fn new(inner: F, overrun: impl Fn() + 'static) -> Self {
-        Self { inner, host: Rc::default(), alarm: None, overrun: Box::new(overrun) }
+    pub(super) fn new(inner: F, overrun: O) -> Self {
+        Self { inner, host: Rc::default(), alarm: None, overrun }
     }
 }
 
-impl<F: Future> Future for Hosted<F> {
+impl<F: Future, O: Fn()> Future for Hosted<F, O> {
     /// What the task gave, unless it was ended.
     type Output = Option<F::Output>;
 

@@ -58,6 +58,7 @@ pub(super) async fn serve(client: Rc<Client>, request: Parcel) -> Answer {
     if version == Version::HTTP_2 {
         headers::keep_out_of_table(answer.headers_mut());
         if matches!(answer.body(), Body::Here(_)) {
+            headers::strip_response(answer.headers_mut(), version);
             // A client that gives it no window must not keep the stream. The apiserver's answers have their own deadline.
             Host::current().end_at(Some(ring::now() + client.worker.request_timeout()));
         }
@@ -239,7 +240,8 @@ async fn send(known: &Known<'_>, mut request: Parcel) -> Result<Sent, Missing> {
 fn relay(known: &Known<'_>, response: Response<Download>, mut held: Held) -> Answer {
     let worker = &known.client.worker;
     let (mut head, download) = response.into_parts();
-    headers::strip_response(&mut head.headers);
+    let version = if held.is_alone { Version::HTTP_2 } else { Version::HTTP_11 };
+    headers::strip_response(&mut head.headers, version);
     head.extensions.clear();
     if let Some(watch) = &mut held.watch {
         watch.framing = Framing::of(&head.headers);

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, Version};
 use tokio::io::copy_bidirectional_with_sizes;
 
 use super::Worker;
@@ -25,7 +25,7 @@ pub(super) fn begin(client: &Rc<Client>, head: Response<()>, wire: Wire) -> Resp
     *client.switched.borrow_mut() = Some(wire);
     let (mut parts, ()) = head.into_parts();
     let switched = protocol_of(&parts.headers);
-    headers::strip_response(&mut parts.headers);
+    headers::strip_response(&mut parts.headers, Version::HTTP_11);
     parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     if let Some(protocol) = switched {
         parts.headers.insert(UPGRADE, protocol);

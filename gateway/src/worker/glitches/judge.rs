@@ -1,6 +1,6 @@
 //! What the frames of a connection tell about its client.
 //!
-//! hyper and h2 serve HTTP/2 and have limits of their own; usher sees the frames pass and adds what they lack: a
+//! h2 serves HTTP/2 and has limits of its own; usher sees the frames pass and adds what it lacks: a
 //! measure over all kinds of trouble together, and over time. Who holds which attack:
 //!
 //! | attack | held by |

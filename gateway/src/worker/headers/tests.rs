@@ -86,3 +86,23 @@ fn what_no_answer_repeats_is_never_indexed_and_the_rest_is() {
     assert_eq!((never("date"), never("audit-id")), ((true, &b"value"[..]), (true, &b"value"[..])));
     assert!(!never("x-kubernetes-pf-flowschema-uid").0, "every answer has the same");
 }
+
+#[test]
+fn an_answer_over_http2_keeps_nothing_that_h2_refuses() {
+    let names =
+        ["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "x-hop"];
+    let answer = || {
+        let lines = names.map(|name| (name, if name == "connection" { "x-hop" } else { "x" }));
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        headers
+    };
+    let mut headers = answer();
+    strip_response(&mut headers, Version::HTTP_2);
+    assert!(headers.is_empty(), "{headers:?}");
+    let mut headers = answer();
+    strip_response(&mut headers, Version::HTTP_11);
+    assert_eq!(headers.into_iter().collect::<Vec<_>>(), [(Some(TE), HeaderValue::from_static("x"))]);
+}
