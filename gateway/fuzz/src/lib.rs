@@ -7,10 +7,12 @@ use std::fmt::Debug;
 
 use http::Method;
 use usher::http1::head::Head;
-use usher::http1::{Decoder, Fault, Framing, Gather, Limits, RequestHead, ResponseHead, head};
+use usher::http1::{Decoder, Fault, Framing, Gather, LeftOut, Limits, RequestHead, ResponseHead, head};
 
 /// Small, so that the fuzzer finds them.
 const LIMITS: Limits = Limits { bytes: 2048, lines: 20 };
+/// Lines that are not relayed.
+const LEFT_OUT: LeftOut = &["x-left-out"];
 /// Bytes of an input that are sizes of pieces, used over and over.
 const SIZES: usize = 4;
 
@@ -50,6 +52,15 @@ pub fn response(input: &[u8]) {
     let asked = [Method::GET, Method::HEAD, Method::CONNECT, Method::POST];
     let asked = &asked[usize::from(input.first().copied().unwrap_or(0)) % asked.len()];
     same_in_pieces(input, |bytes, limits| head::response(bytes, limits, asked));
+    same_in_pieces(input, |bytes, limits| head::relayed(bytes, limits, asked, LEFT_OUT));
+    let head = |head: Result<Option<ResponseHead>, Fault>| {
+        head.map(|head| head.map(|head| (head.status, head.version, head.framing, head.keep_alive, head.used)))
+    };
+    assert_eq!(
+        head(head::response(input, &LIMITS, asked)),
+        head(head::relayed(input, &LIMITS, asked, LEFT_OUT)),
+        "lines that are relayed as they came say the same about their message"
+    );
 }
 
 fn same_in_pieces<H: Framed>(input: &[u8], parse: impl Fn(&[u8], &Limits) -> Result<Option<H>, Fault>) {

@@ -68,7 +68,7 @@ fn lines(out: &mut Vec<u8>, headers: &HeaderMap) {
     }
 }
 
-fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
+pub(super) fn line(out: &mut Vec<u8>, name: &HeaderName, value: &[u8]) {
     match spelled(name.as_str()) {
         Some(spelled) => out.extend_from_slice(spelled),
         None => spell(out, name.as_str().as_bytes()),

@@ -8,13 +8,11 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::Bytes;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
-};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri, Version};
 use httparse::{Header, ParserConfig, Status};
 
-use super::{Fault, Framing, Limits};
+use super::{Fault, Framing, LeftOut, Limits, Lines};
 
 /// A request's head.
 #[derive(Debug)]
@@ -46,8 +44,10 @@ pub struct ResponseHead {
     pub status: StatusCode,
     /// 1.0 or 1.1.
     pub version: Version,
-    /// Its header lines, in order within each name.
+    /// Its header lines, in order within each name; none if `lines` has them.
     pub headers: HeaderMap,
+    /// Its header lines as they came, if they are relayed so.
+    pub lines: Option<Lines>,
     /// How its body is delimited.
     pub framing: Framing,
     /// The server would use the connection again, as far as its head tells.
@@ -78,6 +78,8 @@ impl Head for ResponseHead {
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
 /// Lines that a relayed head will have beside its own: who asked, what it was classified as.
 const LINES_ADDED: usize = 2;
+/// Bytes of them.
+const BYTES_ADDED: usize = 192;
 /// Lines of heads that are parsed on the stack. Those of Go's clients have about ten.
 const LINES_AT_HAND: usize = 64;
 
@@ -129,6 +131,29 @@ pub fn request(bytes: &[u8], limits: &Limits) -> Result<Option<RequestHead>, Fau
 /// # Errors
 /// [`Fault`]: nothing that begins like this is an answer.
 pub fn response(bytes: &[u8], limits: &Limits, asked: &Method) -> Result<Option<ResponseHead>, Fault> {
+    response_to(bytes, limits, asked, None)
+}
+
+/// The same, for somebody who relays its lines as they came, without some of them, where that can be done: where no
+/// line but those changes what another one means.
+///
+/// # Errors
+/// [`Fault`]: nothing that begins like this is an answer.
+pub fn relayed(
+    bytes: &[u8],
+    limits: &Limits,
+    asked: &Method,
+    left_out: LeftOut,
+) -> Result<Option<ResponseHead>, Fault> {
+    response_to(bytes, limits, asked, Some(left_out).filter(|_| *asked != Method::HEAD))
+}
+
+fn response_to(
+    bytes: &[u8],
+    limits: &Limits,
+    asked: &Method,
+    left_out: Option<LeftOut>,
+) -> Result<Option<ResponseHead>, Fault> {
     with_lines(bytes, limits, |bytes, lines| {
         let mut parsed = httparse::Response::new(&mut []);
         let config = ParserConfig::default();
@@ -142,12 +167,20 @@ pub fn response(bytes: &[u8], limits: &Limits, asked: &Method) -> Result<Option<
             return Err(Fault::HeadTooLarge);
         }
         let status = StatusCode::from_u16(code).map_err(|_| Fault::Status)?;
-        let (_, headers, seen) = read_lines(&bytes[..used], parsed.headers)?;
+        let copied = left_out.map_or(Ok(None), |left_out| copy_lines(parsed.headers, left_out))?;
+        let (lines, headers, seen) = match copied {
+            Some((lines, seen)) => (Some(lines), HeaderMap::new(), seen),
+            None => {
+                let (_, headers, seen) = read_lines(&bytes[..used], parsed.headers)?;
+                (None, headers, seen)
+            }
+        };
         let framing = seen.of_response(minor, status, asked)?;
         Ok(Some(ResponseHead {
             status,
             version: version(minor),
             headers,
+            lines,
             framing,
             keep_alive: seen.keeps_alive(minor) && framing != Framing::UntilClose,
             used,
@@ -207,13 +240,71 @@ fn read_lines(head: &[u8], lines: &[Header<'_>]) -> Result<(Bytes, HeaderMap, Se
     let mut seen = Seen::default();
     for line in lines {
         let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Fault::HeaderLine)?;
-        if seen.note(&name, line.value)? == Keep::Yes {
+        if seen.note(Meaning::of(line.name), line.value)? == Keep::Yes {
             let value = shared.slice(within(head, line.value));
             let value = HeaderValue::from_maybe_shared(value).map_err(|_| Fault::HeaderLine)?;
             headers.try_append(name, value).map_err(|_| Fault::TooManyLines)?;
         }
     }
     Ok((shared, headers, seen))
+}
+
+/// A head's lines as they came, but for those that are of the connection or left out. `None`: they must be looked at as
+/// a whole, because `Connection` names some of them or trailers are announced.
+fn copy_lines(lines: &[Header<'_>], left_out: LeftOut) -> Result<Option<(Lines, Seen)>, Fault> {
+    let bytes = |line: &Header<'_>| line.name.len() + line.value.len() + ": \r\n".len();
+    let mut copied = Lines::with_capacity(lines.iter().map(bytes).sum::<usize>() + BYTES_ADDED);
+    let mut seen = Seen::default();
+    for line in lines {
+        let meaning = Meaning::of(line.name);
+        seen.note(meaning, line.value)?;
+        match meaning {
+            Meaning::Connection if !tokens(line.value).all(is_of_connection_alone) => return Ok(None),
+            Meaning::Trailer => return Ok(None),
+            Meaning::Connection | Meaning::Length | Meaning::Coding => {}
+            Meaning::TakesTrailers | Meaning::Expect | Meaning::Other => {
+                let is_left_out = |one: &&str| one.eq_ignore_ascii_case(line.name);
+                if !left_out.iter().any(is_left_out) {
+                    copied.push(line.name.as_bytes(), line.value);
+                }
+            }
+        }
+    }
+    Ok(Some((copied, seen)))
+}
+
+/// Options of `Connection` that name no other line.
+fn is_of_connection_alone(option: &[u8]) -> bool {
+    option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close")
+}
+
+/// What a line says about its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Length,
+    Coding,
+    Connection,
+    TakesTrailers,
+    Trailer,
+    Expect,
+    /// Nothing.
+    Other,
+}
+
+impl Meaning {
+    /// By its name.
+    fn of(name: &str) -> Self {
+        let (known, meaning) = match name.len() {
+            2 => ("te", Self::TakesTrailers),
+            6 => ("expect", Self::Expect),
+            7 => ("trailer", Self::Trailer),
+            10 => ("connection", Self::Connection),
+            14 => ("content-length", Self::Length),
+            17 => ("transfer-encoding", Self::Coding),
+            _ => return Self::Other,
+        };
+        if name.eq_ignore_ascii_case(known) { meaning } else { Self::Other }
+    }
 }
 
 /// What a head's lines say about its message.
@@ -249,9 +340,9 @@ enum Keep {
 // === impl Seen ===
 
 impl Seen {
-    fn note(&mut self, name: &HeaderName, value: &[u8]) -> Result<Keep, Fault> {
-        match *name {
-            CONTENT_LENGTH => {
+    fn note(&mut self, meaning: Meaning, value: &[u8]) -> Result<Keep, Fault> {
+        match meaning {
+            Meaning::Length => {
                 let length = decimal(value).ok_or(Fault::Length)?;
                 match self.length.replace(length) {
                     None => {}
@@ -259,7 +350,7 @@ impl Seen {
                     Some(_) => return Err(Fault::LengthsDiffer),
                 }
             }
-            TRANSFER_ENCODING => {
+            Meaning::Coding => {
                 for coding in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
                     self.coding = Some(match self.coding {
@@ -270,13 +361,15 @@ impl Seen {
                     });
                 }
             }
-            CONNECTION => {
+            Meaning::Connection => {
                 self.close |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"close"));
                 self.keep_alive |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"keep-alive"));
             }
-            TE => self.takes_trailers |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"trailers")),
-            EXPECT => self.expects_continue = value.eq_ignore_ascii_case(b"100-continue"),
-            _ => {}
+            Meaning::TakesTrailers => {
+                self.takes_trailers |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"trailers"));
+            }
+            Meaning::Expect => self.expects_continue = value.eq_ignore_ascii_case(b"100-continue"),
+            Meaning::Trailer | Meaning::Other => {}
         }
         Ok(Keep::Yes)
     }

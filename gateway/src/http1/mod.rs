@@ -14,6 +14,7 @@ mod fault;
 mod gather;
 pub mod head;
 mod incoming;
+mod lines;
 mod server;
 
 pub use body::{Decoder, Part};
@@ -22,6 +23,7 @@ pub use fault::Fault;
 pub use gather::Gather;
 pub use head::{RequestHead, ResponseHead};
 pub use incoming::{Incoming, IncomingFault};
+pub use lines::{Answered, LeftOut, Lines};
 pub use server::{Connection, End};
 
 /// Who speaks HTTP/1.1, with clients and with apiservers.

@@ -18,7 +18,7 @@ use http_body::Body;
 
 use super::encode::{self, Encoder};
 use super::incoming::{Ended, Inlet};
-use super::{Fault, Framing, Gather, Incoming, Limits, Oddities, RequestHead, head};
+use super::{Answered, Fault, Framing, Gather, Incoming, Limits, Oddities, RequestHead, head};
 use crate::wire::Wire;
 
 /// A connection that serves requests with `S`, which makes a future `F` of each, whose answers have bodies `B`.
@@ -113,7 +113,7 @@ impl<S, F, B> Connection<S, F, B>
 where
     S: Fn(Request<Incoming>) -> F,
     F: Future<Output = Box<Response<B>>>,
-    B: Body<Data = Bytes> + Unpin,
+    B: Answered + Unpin,
     B::Error: Into<Cause>,
 {
     /// Serves what comes over `wire`.
@@ -275,7 +275,7 @@ where
 
     /// The service has answered: its head is written.
     fn answer(&mut self, answer: Response<B>, asked: Asked, out: &mut Vec<u8>) {
-        let (mut head, body) = answer.into_parts();
+        let (mut head, mut body) = answer.into_parts();
         if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
             head.status = StatusCode::INTERNAL_SERVER_ERROR; // no answer at all, and never the last
         }
@@ -297,6 +297,9 @@ where
         };
         let version = if asked.is_http10 { Version::HTTP_10 } else { Version::HTTP_11 };
         encode::response_head(out, version, head.status, &head.headers);
+        if let Some(lines) = body.take_lines() {
+            out.extend_from_slice(lines.as_bytes());
+        }
         if then == Then::Close && !asked.is_http10 && !has_close(&head) {
             out.extend_from_slice(b"Connection: close\r\n");
         } else if then == Then::NextRequest && asked.is_http10 {

@@ -9,10 +9,15 @@ use hyper::body::Incoming;
 
 use super::fault::Cause;
 use super::{http1, http2};
+use crate::http1::Lines;
 
 /// An answer's body. Read to its end, it gives the connection back; dropped before, it ends the work there.
 #[derive(Debug)]
-pub struct Download(Source);
+pub struct Download {
+    source: Source,
+    /// Those of the head, if they are not in a map.
+    lines: Option<Lines>,
+}
 
 /// Whose body it is, and what it keeps busy until it is complete.
 #[derive(Debug)]
@@ -28,12 +33,12 @@ enum Source {
 impl Download {
     /// A stream's.
     pub(super) fn http2(body: Incoming, lease: http2::Lease) -> Self {
-        Self(Source::Http2(body, lease))
+        Self { source: Source::Http2(body, lease), lines: None }
     }
 
     /// That of a connection of our own.
-    pub(super) fn own(answer: http1::own::Answer) -> Self {
-        Self(Source::Own(answer))
+    pub(super) fn own(answer: http1::own::Answer, lines: Option<Lines>) -> Self {
+        Self { source: Source::Own(answer), lines }
     }
 
     /// That of a connection which hyper drives.
@@ -41,7 +46,14 @@ impl Download {
         if body.is_end_stream() {
             lease.complete();
         }
-        Self(Source::Hyper(body, lease))
+        Self { source: Source::Hyper(body, lease), lines: None }
+    }
+
+    /// Takes the header lines that came with it, if they are not in the answer's map ([`Upload::want_lines`]).
+    ///
+    /// [`Upload::want_lines`]: super::Upload::want_lines
+    pub fn take_lines(&mut self) -> Option<Lines> {
+        self.lines.take()
     }
 }
 
@@ -53,7 +65,7 @@ impl Body for Download {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cause>>> {
-        let frame = match &mut self.0 {
+        let frame = match &mut self.source {
             Source::Own(answer) => return answer.poll_frame(cx),
             Source::Http2(body, _) => ready!(Pin::new(body).poll_frame(cx)),
             Source::Hyper(body, lease) => {
@@ -68,14 +80,14 @@ impl Body for Download {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.source {
             Source::Own(answer) => answer.is_complete(),
             Source::Http2(body, _) | Source::Hyper(body, _) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.source {
             Source::Own(answer) => answer.left().map_or_else(SizeHint::default, SizeHint::with_exact),
             Source::Http2(body, _) | Source::Hyper(body, _) => body.size_hint(),
         }

@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 
 use super::fault::Cause;
 use super::pace::Pace;
-use crate::http1;
+use crate::http1::{self, LeftOut};
 use http2::Streamed;
 
 /// A body as it comes. Pulled by the connection to the apiserver: back-pressure reaches the client, and of a
@@ -32,6 +32,8 @@ pub struct Upload {
     done: Option<Rc<Cell<bool>>>,
     /// How fast it comes; none if nothing comes.
     pace: Option<Rc<Pace>>,
+    /// The answer's header lines are wanted as they come, but for these.
+    lines: Option<LeftOut>,
 }
 
 /// Whose body it is.
@@ -64,28 +66,45 @@ impl Upload {
     /// No body.
     #[must_use]
     pub fn empty() -> Self {
-        Self { source: Source::Nothing, gate: None, done: None, pace: None }
+        Self::of(Source::Nothing, None)
     }
 
     /// A client's body.
     #[must_use]
     pub fn new(body: Incoming) -> Self {
         let pace = (!body.is_end_stream()).then(Rc::default);
-        Self { source: Source::Hyper(body), gate: None, done: None, pace }
+        Self::of(Source::Hyper(body), pace)
     }
 
     /// The body of a client over our own HTTP/1.1.
     #[must_use]
     pub fn own(body: http1::Incoming) -> Self {
         let pace = (!body.is_end_stream()).then(Rc::default);
-        Self { source: Source::Own(body), gate: None, done: None, pace }
+        Self::of(Source::Own(body), pace)
+    }
+
+    fn of(source: Source, pace: Option<Rc<Pace>>) -> Self {
+        Self { source, gate: None, done: None, pace, lines: None }
+    }
+
+    /// The answer's header lines are wanted as they come, without those named; a client that cannot be told them so
+    /// gets them in a map all the same.
+    pub fn want_lines(&mut self, left_out: LeftOut) {
+        if matches!(self.source, Source::Own(_)) {
+            self.lines = Some(left_out);
+        }
+    }
+
+    /// Which lines are left out, if they are wanted as they come.
+    pub(super) fn wanted_lines(&self) -> Option<LeftOut> {
+        self.lines
     }
 
     /// The body of a client over HTTP/2, which is not empty; of that length, if it was told.
     #[must_use]
     pub fn http2(body: RecvStream, length: Option<u64>) -> Self {
         let source = Source::Http2(Streamed::new(body, length));
-        Self { source, gate: None, done: None, pace: Some(Rc::default()) }
+        Self::of(source, Some(Rc::default()))
     }
 
     /// The length that all lines agree on.

@@ -21,6 +21,7 @@ use usher_flowcontrol::units::{Nanos, Seats, Work};
 use super::command::Objects;
 use super::portion::Portion;
 use super::settings::Together;
+use super::uids;
 use crate::identity::Identity;
 use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
@@ -37,6 +38,8 @@ pub(super) struct Admission {
     book: RefCell<Book>,
     /// Requests whose final seats are still held, the earliest end on top.
     lingering: RefCell<BinaryHeap<Reverse<(Nanos, LevelId, Ticket)>>>,
+    /// What answers say they were classified as.
+    pub(super) uids: RefCell<uids::Ready>,
     /// The earliest end of lingering, or the time of borrowing, has changed.
     pub(super) reschedule: Notify,
 }
@@ -145,6 +148,7 @@ impl Admission {
             together,
             book: RefCell::default(),
             lingering: RefCell::default(),
+            uids: RefCell::default(),
             reschedule: Notify::new(),
         }
     }

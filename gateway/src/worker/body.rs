@@ -16,6 +16,7 @@ use super::host::Host;
 use super::inflight;
 use super::readers::Reader;
 use super::watch::{Beginning, Framing};
+use crate::http1::{Answered, Lines};
 use crate::observe::hdr::{Measured, Outcome};
 use crate::upstream::Download;
 
@@ -37,6 +38,8 @@ pub(super) struct Relayed {
     reader: Option<Reader>,
     worker: Rc<Worker>,
     over: bool,
+    /// Header lines of the head that are not in its map.
+    lines: Option<Lines>,
 }
 
 /// A body's next part.
@@ -89,13 +92,22 @@ impl Body {
     }
 
     /// The apiserver's.
-    pub(super) fn relayed(download: Download, mut held: Held, client: &Client) -> Self {
+    pub(super) fn relayed(mut download: Download, mut held: Held, client: &Client) -> Self {
         let worker = Rc::clone(&client.worker);
         let reader = (!download.is_end_stream()).then(|| {
             let watch = held.watch.as_ref().map(|watch| Rc::clone(&watch.beginning));
             worker.readers.join(held.pass.take(), watch, client.stream.clone())
         });
-        Self::Relayed(Box::new(Relayed { download, held, reader, worker, over: false }))
+        let lines = download.take_lines();
+        Self::Relayed(Box::new(Relayed { download, held, reader, worker, over: false, lines }))
+    }
+
+    /// Header lines of its head that are not in the map, if that is how they go to the client.
+    pub(super) fn lines(&mut self) -> Option<&mut Lines> {
+        match self {
+            Self::Here(_) => None,
+            Self::Relayed(relayed) => relayed.lines.as_mut(),
+        }
     }
 }
 
@@ -124,6 +136,15 @@ impl http_body::Body for Body {
         match self {
             Self::Here(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Relayed(relayed) => relayed.download.size_hint(),
+        }
+    }
+}
+
+impl Answered for Body {
+    fn take_lines(&mut self) -> Option<Lines> {
+        match self {
+            Self::Here(_) => None,
+            Self::Relayed(relayed) => relayed.lines.take(),
         }
     }
 }

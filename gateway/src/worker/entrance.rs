@@ -67,7 +67,7 @@ pub(super) async fn admit(known: &Known<'_>, headers: &HeaderMap) -> Result<Admi
                     let seconds =
                         admission.act(|controller| controller.retry_after(ring::wall(), class.level));
                     let mut refusal = reply::of_core(Reply::too_many_requests(seconds));
-                    uids.put_on(refusal.headers_mut());
+                    uids.put_on(&mut refusal);
                     Err(Box::new(refusal))
                 }
             }
@@ -83,7 +83,11 @@ fn classify(known: &Known<'_>, admission: &Admission) -> (Class, Uids, Work) {
     let (class, uids, facts) = {
         let controller = admission.controller.borrow();
         let class = controller.classify_cached(&mut known.client.flows.borrow_mut(), user, &known.info);
-        (class, Uids::of(&controller, &class), facts(worker, &controller, &class, &known.info))
+        (
+            class,
+            admission.uids.borrow_mut().of(&controller, &class),
+            facts(worker, &controller, &class, &known.info),
+        )
     };
     if Basis::of(&known.info) == Basis::Watches {
         let watches = usize::try_from(facts.watches).unwrap_or(usize::MAX);

@@ -10,6 +10,7 @@ use http::uri::Authority;
 use http::{Method, Request, Version};
 
 use super::audit::AUDIT_ID;
+use super::uids;
 
 /// Header lines that are of one connection, besides those that `Connection`, the first, names.
 const OF_CONNECTION: [&str; 8] = [
@@ -25,6 +26,17 @@ const OF_CONNECTION: [&str; 8] = [
 const HAS_CONNECTION: u8 = 1;
 const HAS_UPGRADE: u8 = 1 << 6;
 const HAS_TE: u8 = 1 << 7;
+
+/// Lines of an apiserver's answer that do not go on: those of its connection, and those that usher writes itself.
+pub(super) const NOT_RELAYED: [&str; 7] = [
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "upgrade",
+    uids::LEVEL_NAME,
+    uids::SCHEMA_NAME,
+];
 
 /// What a client asks its connection for.
 #[derive(Debug, Default)]

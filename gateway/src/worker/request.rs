@@ -96,13 +96,16 @@ async fn answer(client: &Rc<Client>, mut request: Parcel, progress: &Progress) -
         Err(refusal) => return audit_id.put_on(refusal),
     };
     progress.executes();
+    if uids.is_some() && known.info.verb() != "watch" {
+        request.body_mut().want_lines(&headers::NOT_RELAYED);
+    }
     let accept = request.headers().get(ACCEPT).cloned();
     let mut answer = match execute(&known, pass, request).await {
         Ok(answer) => answer,
         Err(missing) => audit_id.put_on(missing.answer(worker, accept)),
     };
     if let Some(uids) = uids {
-        uids.put_on(answer.headers_mut());
+        uids.put_on(&mut answer);
     }
     answer
 }

@@ -24,16 +24,27 @@ async fn a_request_and_its_answer_over_http1() {
     *response.status_mut() = http::StatusCode::CREATED;
     response.headers_mut().insert("x-kubernetes-pf-flowschema-uid", HeaderValue::from_static("behind"));
     response.headers_mut().insert("warning", HeaderValue::from_static("299 - \"old\""));
+    response.headers_mut().insert("proxy-authenticate", HeaderValue::from_static("Basic"));
     seen.answer(response);
     let answer = client.answer().await;
     assert_eq!((answer.status, answer.body.as_str()), (201, "made"));
     assert_eq!(answer.header("warning"), Some("299 - \"old\""));
+    assert_eq!(answer.header("proxy-authenticate"), None, "of the connection");
     assert_eq!(answer.header("X-Kubernetes-PF-FlowSchema-UID"), Some("schema-uid"));
     assert_eq!(answer.header("X-Kubernetes-PF-PriorityLevel-UID"), Some("level-uid"));
 
     client.send(get("/version")).await; // the same connections once more
-    world.stub.next().await.answer(text("v1"));
-    assert_eq!(client.answer().await.body, "v1");
+    let mut response = text("v1");
+    response.headers_mut().insert("connection", HeaderValue::from_static("x-hop"));
+    response.headers_mut().insert("x-hop", HeaderValue::from_static("1"));
+    response.headers_mut().insert("x-kubernetes-pf-flowschema-uid", HeaderValue::from_static("behind"));
+    world.stub.next().await.answer(response);
+    let answer = client.answer().await;
+    assert_eq!(
+        (answer.body.as_str(), answer.header("x-hop"), answer.header("connection")),
+        ("v1", None, None)
+    );
+    assert_eq!(answer.header("x-kubernetes-pf-flowschema-uid"), Some("schema-uid"));
     world.done().await;
 }
 

@@ -200,26 +200,95 @@ fn fed_in_pieces(bytes: &[u8], cuts: &[usize]) -> (Result<Option<String>, Fault>
     (Ok(None), from)
 }
 
-fn arb_request() -> impl Strategy<Value = Vec<u8>> {
-    let lines = prop::collection::vec(
+fn arb_lines() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(
         prop_oneof![
             Just("Host: a".to_owned()),
             Just("Content-Length: 7".to_owned()),
             Just("Transfer-Encoding: chunked".to_owned()),
             Just("Connection: keep-alive, close".to_owned()),
+            Just("Connection: x-hop".to_owned()),
+            Just("X-Hop: 1".to_owned()),
+            Just("X-Left-Out: 1".to_owned()),
             "[!-~]{1,12}: [ -~]{0,20}",
             "[a-zA-Z-]{1,12}:[ \t]{0,2}[ -~\u{e4}]{0,20}",
         ],
         0..6,
-    );
+    )
+}
+
+fn arb_request() -> impl Strategy<Value = Vec<u8>> {
     let first =
-        ("\r?\n?[A-Z]{1,7}", "[!-~]{1,20}", prop_oneof![9 => Just("HTTP/1.1"), 1 => Just("HTTP/1.0")]);
+        ("\r?\n?[A-Z]{1,7}", "[!-~]{1,20}", prop_oneof![9 => Just("HTTP/1.1"), 1 => Just("HTTP/1.0")])
+            .prop_map(|(method, target, version)| format!("{method} {target} {version}"));
+    arb_head(first)
+}
+
+fn arb_answer() -> impl Strategy<Value = Vec<u8>> {
+    let version = prop_oneof![9 => Just("HTTP/1.1"), 1 => Just("HTTP/1.0")];
+    let code = prop_oneof![5 => Just(200_u16), 1 => 100_u16..600];
+    arb_head((version, code).prop_map(|(version, code)| format!("{version} {code} Some reason")))
+}
+
+fn arb_head(first: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<u8>> {
+    let lines = arb_lines();
     let end = prop_oneof![9 => Just("\r\n"), 1 => Just("\n")];
-    (first, lines, end).prop_map(|((method, target, version), lines, end)| {
-        let mut head = format!("{method} {target} {version}{end}");
+    (first, lines, end).prop_map(|(first, lines, end)| {
+        let mut head = first + end;
         lines.iter().for_each(|line| head.extend([line, end]));
         (head + end + "what follows").into_bytes()
     })
+}
+
+/// Left out in these tests.
+const LEFT_OUT: LeftOut = &["x-left-out", "keep-alive"];
+
+/// Relayed lines are the map's: the same head, or none in both ways.
+fn assert_relayed_alike(bytes: &[u8], method: &Method) {
+    let asked = response(bytes, &LIMITS, method);
+    let relayed = relayed(bytes, &LIMITS, method, LEFT_OUT);
+    let about = |head: &ResponseHead| (head.status, head.version, head.framing, head.keep_alive, head.used);
+    let same = match (&asked, &relayed) {
+        (Ok(asked), Ok(relayed)) => asked.as_ref().map(about) == relayed.as_ref().map(about),
+        (asked, relayed) => asked.as_ref().err() == relayed.as_ref().err(),
+    };
+    assert!(same, "{asked:?} {relayed:?}");
+    let (Ok(Some(asked)), Ok(Some(relayed))) = (asked, relayed) else { return };
+    let Some(lines) = relayed.lines else {
+        return assert_eq!(asked.headers, relayed.headers);
+    };
+    assert!(relayed.headers.is_empty());
+    let again = [b"HTTP/1.1 200 OK\r\n", lines.as_bytes(), b"\r\n"].concat();
+    let again = response(&again, &LIMITS, &Method::GET).unwrap().unwrap().headers;
+    let mut expected = asked.headers;
+    for name in LEFT_OUT.iter().chain(&["connection", "content-length", "transfer-encoding"]) {
+        expected.remove(*name);
+    }
+    assert_eq!(again, expected);
+}
+
+#[test]
+fn relayed_lines_are_those_that_came_less_what_is_of_the_connection() {
+    let head =
+        b"HTTP/1.1 200 OK\r\nX-One:  a b \r\nContent-Length: 4\r\nConnection: Keep-Alive\r\nx-one:\r\n\
+        Keep-Alive: 5\r\nX-Left-Out: 1\r\n\r\n";
+    let head = relayed(head, &LIMITS, &Method::GET, LEFT_OUT).unwrap().unwrap();
+    assert_eq!(head.lines.unwrap().as_bytes(), b"X-One: a b\r\nx-one: \r\n");
+    assert_eq!((head.framing, head.keep_alive), (Framing::Length(4), true));
+}
+
+#[test]
+fn relayed_lines_that_depend_on_each_other_become_a_map() {
+    let lines = |lines: &str, method| {
+        let head = format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
+        assert_relayed_alike(head.as_bytes(), &method);
+        relayed(head.as_bytes(), &LIMITS, &method, LEFT_OUT).unwrap().unwrap().lines
+    };
+    assert!(lines("Connection: close", Method::GET).is_some());
+    for map in ["Connection: close, X-Hop\r\nX-Hop: 1", "Trailer: x-sum\r\nTransfer-Encoding: chunked"] {
+        assert!(lines(map, Method::GET).is_none(), "{map}");
+    }
+    assert!(lines("Content-Length: 4", Method::HEAD).is_none(), "whose length is told");
 }
 
 #[test]
@@ -251,6 +320,11 @@ proptest! {
     }
 
     #[test]
+    fn relayed_lines_are_the_same_lines(bytes in arb_answer()) {
+        assert_relayed_alike(&bytes, &Method::GET);
+    }
+
+    #[test]
     fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         for head in [&b""[..], b"GET / HTTP/1.1\r\n"] {
             let bytes = [head, &bytes].concat();
@@ -260,6 +334,7 @@ proptest! {
         }
         for head in [&b""[..], b"HTTP/1.1 200 OK\r\n"] {
             let bytes = [head, &bytes].concat();
+            assert_relayed_alike(&bytes, &Method::GET);
             if let Ok(Some(head)) = response(&bytes, &LIMITS, &Method::GET) {
                 prop_assert!(head.used <= bytes.len());
             }

@@ -22,7 +22,7 @@ use http_body::{Body as _, Frame};
 
 use super::{HEAD_BYTES_MAX, Home};
 use crate::http1::encode::{self, Encoder};
-use crate::http1::{self, Decoder, Framing, Gather, ResponseHead, head};
+use crate::http1::{self, Decoder, Framing, Gather, LeftOut, ResponseHead, head};
 use crate::ring::Chunk;
 use crate::upstream::fault::Cause;
 use crate::upstream::{Attempt, Download, Fault, Parcel, Upload};
@@ -110,6 +110,8 @@ struct Asked {
     busy: Busy,
     gather: Gather,
     informational: usize,
+    /// Whoever asked wants the header lines as they come, but for these.
+    left_out: Option<LeftOut>,
     /// A byte of the answer has come.
     heard: bool,
 }
@@ -135,6 +137,7 @@ impl Asked {
     /// Puts the head, and as much of the body as there is.
     fn begin(connection: Connection, request: &mut Request<Upload>) -> Self {
         let upload = std::mem::replace(request.body_mut(), Upload::empty());
+        let left_out = upload.wanted_lines();
         let Connection { mut wire, home, .. } = connection;
         let framing = match (upload.is_end_stream(), upload.size_hint().exact()) {
             (true, _) => Framing::None,
@@ -149,7 +152,7 @@ impl Asked {
         });
         let upload = Upgoing::new(upload, framing, request.headers());
         let busy = Busy { wire, home, upload, rest: Chunk::default() };
-        Self { busy, gather: Gather::default(), informational: 0, heard: false }
+        Self { busy, gather: Gather::default(), informational: 0, left_out, heard: false }
     }
 
     fn poll_head(&mut self, cx: &mut Context<'_>, method: &Method) -> Poll<Result<ResponseHead, Cause>> {
@@ -162,7 +165,11 @@ impl Asked {
                 }
                 self.heard = true;
             }
-            let parse = |bytes: &[u8], limits: &http1::Limits| head::response(bytes, limits, method);
+            let left_out = self.left_out;
+            let parse = |bytes: &[u8], limits: &http1::Limits| match left_out {
+                Some(left_out) => head::relayed(bytes, limits, method, left_out),
+                None => head::response(bytes, limits, method),
+            };
             let Some((head, used)) = self.gather.feed(&self.busy.rest, &LIMITS, parse)? else {
                 self.busy.rest = Chunk::default();
                 continue;
@@ -289,7 +296,7 @@ impl Busy {
             keep_alive: head.keep_alive,
         };
         answer.look_on();
-        let mut response = Response::new(Download::own(answer));
+        let mut response = Response::new(Download::own(answer, head.lines));
         *response.status_mut() = head.status;
         *response.version_mut() = head.version;
         *response.headers_mut() = head.headers;
