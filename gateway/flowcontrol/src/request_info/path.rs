@@ -28,12 +28,20 @@ pub(super) struct PathAttributes {
     pub(super) parts: Span,
 }
 
-/// Segments not read yet; `None` if there are none.
+/// A path's segments, found in one pass, and how many of them were read.
 #[derive(Clone, Copy)]
 struct Segments<'a> {
     path: &'a [u8],
-    rest: Option<Span>,
+    /// Where each of them ends, as far as they are looked at.
+    ends: [usize; SEGMENTS_MAX],
+    count: usize,
+    read: usize,
+    /// What was not read yet, without slashes at the ends.
+    rest: Span,
 }
+
+/// Segments that are looked at: prefix, group, version, verb, `namespaces`, its name, resource, name, subresource.
+const SEGMENTS_MAX: usize = 9;
 
 // === impl PathAttributes ===
 
@@ -83,11 +91,11 @@ impl PathAttributes {
             inner.take();
             self.namespace = inner.take();
             // A namespace's own subresources leave it the resource.
-            if inner.rest.is_some() && !matches!(inner.peek().of(path), b"status" | b"finalize") {
+            if inner.has(1) && !matches!(inner.peek().of(path), b"status" | b"finalize") {
                 segments = inner;
             }
         }
-        self.parts = segments.rest.unwrap_or_default();
+        self.parts = segments.rest;
         self.resource = segments.take();
         self.name = segments.take();
         // What is proxied to has a path of its own.
@@ -102,38 +110,44 @@ impl PathAttributes {
 impl<'a> Segments<'a> {
     fn of(path: &'a [u8]) -> Self {
         let inner = |&byte: &u8| byte != b'/';
-        let start = path.iter().position(inner);
-        let last = path.iter().rposition(inner);
-        Self { path, rest: start.zip(last).map(|(start, last)| Span { start, end: last + 1 }) }
+        let start = path.iter().position(inner).unwrap_or(path.len());
+        let end = path.iter().rposition(inner).map_or(start, |last| last + 1);
+        let mut segments =
+            Self { path, ends: [end; SEGMENTS_MAX], count: 0, read: 0, rest: Span { start, end } };
+        if start == end {
+            return segments;
+        }
+        segments.count = 1;
+        for (at, &byte) in (start..).zip(&path[start..end]) {
+            if byte == b'/' {
+                segments.ends[segments.count - 1] = at;
+                if segments.count == SEGMENTS_MAX {
+                    break;
+                }
+                segments.count += 1;
+            }
+        }
+        segments
     }
 
     /// Whether at least so many are left.
     fn has(&self, count: usize) -> bool {
-        let Some(rest) = self.rest else { return false };
-        let slashes = rest.of(self.path).iter().filter(|&&byte| byte == b'/');
-        slashes.take(count - 1).count() == count - 1
+        self.count - self.read >= count
     }
 
     /// The next one; empty if there is none.
     fn peek(&self) -> Span {
-        let mut copy = *self;
-        copy.take()
+        if self.has(1) { Span { start: self.rest.start, end: self.ends[self.read] } } else { Span::default() }
     }
 
     /// Reads the next one; empty if there is none.
     fn take(&mut self) -> Span {
-        let Some(rest) = self.rest else { return Span::default() };
-        match rest.of(self.path).iter().position(|&byte| byte == b'/') {
-            Some(length) => {
-                let end = rest.start + length;
-                self.rest = Some(Span { start: end + 1, end: rest.end });
-                Span { start: rest.start, end }
-            }
-            None => {
-                self.rest = None;
-                rest
-            }
+        let next = self.peek();
+        if self.has(1) {
+            self.read += 1;
+            self.rest.start = self.rest.end.min(next.end + 1);
         }
+        next
     }
 }
 

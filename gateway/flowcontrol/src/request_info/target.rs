@@ -57,18 +57,22 @@ impl core::error::Error for TargetError {}
 
 /// Splits at the first `?` and decodes what stands before it.
 pub(super) fn split(target: &str) -> Result<(Cow<'_, [u8]>, &str), TargetError> {
-    if !target.starts_with('/') || target.bytes().any(|byte| byte.is_ascii_control()) {
+    // Every byte, whatever is found: several are compared at once then.
+    let has_control = target.bytes().fold(false, |found, byte| found | byte.is_ascii_control());
+    if !target.starts_with('/') || has_control {
         return Err(TargetError::Malformed);
     }
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let mark = target.bytes().position(|byte| byte == b'?');
+    let (path, query) = mark.map_or((target, ""), |mark| (&target[..mark], &target[mark + 1..]));
     Ok((decode_path(path.as_bytes()).ok_or(TargetError::Malformed)?, query))
 }
 
 /// Percent-decodes a path; `+` stays `+`.
 fn decode_path(path: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let Some(first) = path.iter().position(|&byte| byte == b'%') else {
+    if !path.contains(&b'%') {
         return Some(Cow::Borrowed(path));
-    };
+    }
+    let first = path.iter().position(|&byte| byte == b'%')?;
     let (plain, mut rest) = path.split_at(first);
     let mut decoded = plain.to_vec();
     while let Some((&byte, after)) = rest.split_first() {
