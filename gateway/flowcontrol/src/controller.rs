@@ -29,7 +29,7 @@ use crate::level::{
 };
 use crate::limits::as_f64;
 use crate::meters::CrowdMeters;
-use crate::plan::Plan;
+use crate::plan::{Match, Plan};
 use crate::request_info::RequestInfo;
 use crate::units::{FlowHash, Nanos, Seats, Work};
 use levels::{Entry, Levels, Ride};
@@ -65,6 +65,13 @@ pub struct Class {
     pub mutating: bool,
 }
 
+/// The schemas that concern a user, by [`Controller::concerning`]; those of one configuration.
+#[derive(Clone, Debug)]
+pub struct Concerning {
+    generation: u64,
+    schemas: Vec<usize>,
+}
+
 /// Every priority level of one worker.
 #[derive(Debug)]
 pub struct Controller<P = Level> {
@@ -97,7 +104,44 @@ impl<P: Part> Controller<P> {
 
     /// The same, for one of many requests of a connection: the cache spares it the flow hash.
     pub fn classify_cached(&self, cache: &mut FlowCache, user: User<'_>, request: &RequestInfo<'_>) -> Class {
-        let found = self.plan.classify(user, request);
+        self.class_of(self.plan.classify(user, request), cache, user, request)
+    }
+
+    /// The schemas that concern a user: found once for many of its requests.
+    #[must_use]
+    pub fn concerning(&self, user: User<'_>) -> Concerning {
+        Concerning { generation: self.generation, schemas: self.plan.concerning(user).collect() }
+    }
+
+    /// Whether they are of the configuration in force.
+    #[must_use]
+    pub fn is_current(&self, concerning: &Concerning) -> bool {
+        concerning.generation == self.generation
+    }
+
+    /// The same as [`Self::classify_cached`], for the user whose schemas `concerning` are. Those of another
+    /// configuration are of no use: all schemas are tried.
+    pub fn classify_among(
+        &self,
+        concerning: &Concerning,
+        cache: &mut FlowCache,
+        user: User<'_>,
+        request: &RequestInfo<'_>,
+    ) -> Class {
+        if !self.is_current(concerning) {
+            return self.classify_cached(cache, user, request);
+        }
+        let found = self.plan.classify_among(concerning.schemas.iter().copied(), user, request);
+        self.class_of(found, cache, user, request)
+    }
+
+    fn class_of(
+        &self,
+        found: Match,
+        cache: &mut FlowCache,
+        user: User<'_>,
+        request: &RequestInfo<'_>,
+    ) -> Class {
         let schema = self.schemas.of_plan(found.schema);
         let level = self.schemas.get(schema).level;
         let distinguisher = self.plan.distinguisher(found.schema, user, request);

@@ -21,9 +21,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use usher_flowcontrol::controller::FlowCache;
 use usher_flowcontrol::units::Nanos;
 
+use super::familiar::Familiar;
 use super::glitches::{Glitch, Glitches};
 use super::host::Hosted;
 use super::quiet::{Quiet, TooQuiet};
@@ -43,8 +43,8 @@ pub(super) struct Client {
     pub(super) who: identity::Connection,
     /// What it did that honest ones do not.
     pub(super) glitches: Rc<Glitches>,
-    /// Flow hashes that it has needed before.
-    pub(super) flows: RefCell<FlowCache>,
+    /// What its requests have in common.
+    pub(super) familiar: RefCell<Familiar>,
     /// The apiserver's side of a switched connection, until the 101 is written.
     pub(super) switched: RefCell<Option<Wire>>,
     /// Its bytes, if it has one request at a time.
@@ -113,7 +113,7 @@ pub(super) async fn serve(
         worker,
         who,
         glitches,
-        flows: RefCell::default(),
+        familiar: RefCell::default(),
         switched: RefCell::default(),
         stream: (!is_http2).then(|| wire.stream().clone()),
         member,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use usher_flowcontrol::controller::{Class, User};
+use usher_flowcontrol::controller::Class;
 use usher_flowcontrol::estimate::{self, Basis, Facts, Stats};
 use usher_flowcontrol::level::Reason;
 use usher_flowcontrol::reply::{Reply, RequestLabels};
@@ -79,10 +79,9 @@ pub(super) async fn admit(known: &Known<'_>, headers: &HeaderMap) -> Result<Admi
 fn classify(known: &Known<'_>, admission: &Admission) -> (Class, Uids, Work) {
     let worker = &known.client.worker;
     let flow = &known.caller.flow;
-    let user = User { name: &flow.name, groups: &flow.groups };
     let (class, uids, facts) = {
         let controller = admission.controller.borrow();
-        let class = controller.classify_cached(&mut known.client.flows.borrow_mut(), user, &known.info);
+        let class = known.client.familiar.borrow_mut().classify(&controller, flow, &known.info);
         (
             class,
             admission.uids.borrow_mut().of(&controller, &class),

@@ -17,6 +17,7 @@ mod command;
 mod connection;
 mod counters;
 mod entrance;
+mod familiar;
 mod flag;
 mod glitches;
 mod headers;

@@ -87,6 +87,11 @@ impl Rules {
     pub(crate) fn check(&self, user: User<'_>, digest: &Digest<'_>) -> Result<(), Mismatch> {
         first_match(Mismatch::NoRules, self.0.iter().map(|rule| rule.check(user, digest)))
     }
+
+    /// Whether a user is a subject of them; whatever it asks for, they match nobody else.
+    pub(crate) fn concern(&self, user: User<'_>) -> bool {
+        self.0.iter().any(|rule| rule.concerns(user))
+    }
 }
 
 impl Rule {
@@ -98,8 +103,12 @@ impl Rule {
         }
     }
 
+    fn concerns(&self, user: User<'_>) -> bool {
+        self.subjects.iter().any(|subject| subject.matches(user))
+    }
+
     fn check(&self, user: User<'_>, digest: &Digest<'_>) -> Result<(), Mismatch> {
-        if !self.subjects.iter().any(|subject| subject.matches(user)) {
+        if !self.concerns(user) {
             return Err(Mismatch::Subject);
         }
         match digest.target {

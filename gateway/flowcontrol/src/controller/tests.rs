@@ -103,6 +103,47 @@ fn built_in_objects_on_six_hundred_seats() {
 }
 
 #[test]
+fn schemas_that_concern_a_user_lead_to_the_same_class() {
+    let mut controller = Controller::new(Nanos::ZERO, Seats(600));
+    let (schemas, levels) = built_in();
+    controller.configure(Nanos::ZERO, &schemas, &levels);
+    let account = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"];
+    let users: [(&str, &[&str]); 6] = [
+        ("system:serviceaccount:kube-system:job-controller", &account),
+        ("system:node:a", &["system:nodes", "system:authenticated"]),
+        ("system:kube-scheduler", &["system:authenticated"]),
+        ("admin", &["system:masters", "system:authenticated"]),
+        ("system:anonymous", &["system:unauthenticated"]),
+        ("nobody", &[]),
+    ];
+    let targets =
+        ["/api/v1/pods", "/healthz", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a", "/x"];
+    let mut sizes = Vec::new();
+    for (name, groups) in users {
+        let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+        let user = User { name, groups: &groups };
+        let concerning = controller.concerning(user);
+        sizes.push(concerning.schemas.len());
+        for (method, target) in
+            ["GET", "PUT"].iter().flat_map(|method| targets.map(|target| (method, target)))
+        {
+            let info = RequestInfo::parse(method, target).unwrap();
+            let among = controller.classify_among(&concerning, &mut FlowCache::default(), user, &info);
+            assert_eq!(among, controller.classify(user, &info), "{name} {method} {target}");
+        }
+    }
+    assert!(sizes.iter().all(|&size| size < controller.plan.schemas().len()), "{sizes:?}");
+
+    let user = User { name: "late", groups: &[] };
+    let before = controller.concerning(user);
+    controller.configure(Nanos::ZERO, &schemas, &levels);
+    let info = RequestInfo::parse("GET", "/x").unwrap();
+    assert!(!controller.is_current(&before));
+    let class = controller.classify_among(&before, &mut FlowCache::default(), user, &info);
+    assert_eq!(class, controller.classify(user, &info), "by all schemas of the configuration in force");
+}
+
+#[test]
 fn a_request_waits_its_turn_and_is_counted_all_the_way() {
     let mut world = World::narrow();
     let (level, Verdict::Execute(first)) = world.arrive(1) else { panic!() };

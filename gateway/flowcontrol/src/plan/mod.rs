@@ -142,9 +142,25 @@ impl Plan {
     /// The first schema that matches, else `catch-all`.
     #[must_use]
     pub fn classify(&self, user: User<'_>, info: &RequestInfo<'_>) -> Match {
+        self.classify_among(0..self.schemas.len(), user, info)
+    }
+
+    /// The same, if no other schema concerns the user: some of [`Self::schemas`], in order.
+    pub(crate) fn classify_among(
+        &self,
+        mut among: impl Iterator<Item = usize>,
+        user: User<'_>,
+        info: &RequestInfo<'_>,
+    ) -> Match {
         let digest = Digest::of(info);
-        let found = self.schemas.iter().position(|schema| schema.rules.check(user, &digest).is_ok());
+        let found = among.find(|&index| self.schemas[index].rules.check(user, &digest).is_ok());
         Match { schema: found.unwrap_or(self.catch_all), matched: found.is_some() }
+    }
+
+    /// The schemas that concern a user, whatever it asks for, in order.
+    pub(crate) fn concerning(&self, user: User<'_>) -> impl Iterator<Item = usize> {
+        let concerns = move |(index, schema): (usize, &Schema)| schema.rules.concern(user).then_some(index);
+        self.schemas.iter().enumerate().filter_map(concerns)
     }
 
     /// Why schemas did not match, in order, up to the one that did.
