@@ -12,7 +12,7 @@ use usher::http1::{Decoder, Fault, Framing, Gather, LeftOut, Limits, RequestHead
 /// Small, so that the fuzzer finds them.
 const LIMITS: Limits = Limits { bytes: 2048, lines: 20 };
 /// Lines that are not relayed.
-const LEFT_OUT: LeftOut = &["x-left-out"];
+const LEFT_OUT: LeftOut = LeftOut::new(&["x-left-out"]);
 /// Bytes of an input that are sizes of pieces, used over and over.
 const SIZES: usize = 4;
 

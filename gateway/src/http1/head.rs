@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode, Uri, Version};
+use http::{Method, Request, StatusCode, Uri, Version};
 use httparse::{Header, ParserConfig, Status};
 
 use super::{Fault, Framing, LeftOut, Limits, Lines};
@@ -54,6 +54,18 @@ pub struct ResponseHead {
     pub keep_alive: bool,
     /// Bytes of the head.
     pub used: usize,
+}
+
+impl RequestHead {
+    /// The request that begins with it. Boxed, as it goes through many hands.
+    pub fn with_body<T>(self, body: T) -> Box<Request<T>> {
+        let mut request = Box::new(Request::new(body));
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.version_mut() = self.version;
+        *request.headers_mut() = self.headers;
+        request
+    }
 }
 
 /// Either head.
@@ -259,23 +271,16 @@ fn copy_lines(lines: &[Header<'_>], left_out: LeftOut) -> Result<Option<(Lines, 
         let meaning = Meaning::of(line.name);
         seen.note(meaning, line.value)?;
         match meaning {
-            Meaning::Connection if !tokens(line.value).all(is_of_connection_alone) => return Ok(None),
             Meaning::Trailer => return Ok(None),
             Meaning::Connection | Meaning::Length | Meaning::Coding => {}
             Meaning::TakesTrailers | Meaning::Expect | Meaning::Other => {
-                let is_left_out = |one: &&str| one.eq_ignore_ascii_case(line.name);
-                if !left_out.iter().any(is_left_out) {
+                if !left_out.contains(line.name) {
                     copied.push(line.name.as_bytes(), line.value);
                 }
             }
         }
     }
-    Ok(Some((copied, seen)))
-}
-
-/// Options of `Connection` that name no other line.
-fn is_of_connection_alone(option: &[u8]) -> bool {
-    option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close")
+    Ok(Some((copied, seen)).filter(|_| !seen.names_lines))
 }
 
 /// What a line says about its message.
@@ -295,25 +300,28 @@ impl Meaning {
     /// By its name.
     fn of(name: &str) -> Self {
         let (known, meaning) = match name.len() {
-            2 => ("te", Self::TakesTrailers),
-            6 => ("expect", Self::Expect),
-            7 => ("trailer", Self::Trailer),
-            10 => ("connection", Self::Connection),
-            14 => ("content-length", Self::Length),
-            17 => ("transfer-encoding", Self::Coding),
+            2 => ("TE", Self::TakesTrailers),
+            6 => ("Expect", Self::Expect),
+            7 => ("Trailer", Self::Trailer),
+            10 => ("Connection", Self::Connection),
+            14 => ("Content-Length", Self::Length),
+            17 => ("Transfer-Encoding", Self::Coding),
             _ => return Self::Other,
         };
-        if name.eq_ignore_ascii_case(known) { meaning } else { Self::Other }
+        // Nearly all spell it so, and that is seen at a glance.
+        if name == known || name.eq_ignore_ascii_case(known) { meaning } else { Self::Other }
     }
 }
 
 /// What a head's lines say about its message.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     length: Option<u64>,
     coding: Option<Coding>,
     close: bool,
     keep_alive: bool,
+    /// `Connection` has other options: they name lines.
+    names_lines: bool,
     expects_continue: bool,
     takes_trailers: bool,
 }
@@ -361,9 +369,15 @@ impl Seen {
                     });
                 }
             }
+            Meaning::Connection if value == b"keep-alive" => self.keep_alive = true, // what most have
             Meaning::Connection => {
-                self.close |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"close"));
-                self.keep_alive |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"keep-alive"));
+                for option in tokens(value) {
+                    let is_close = option.eq_ignore_ascii_case(b"close");
+                    let is_keep_alive = option.eq_ignore_ascii_case(b"keep-alive");
+                    self.close |= is_close;
+                    self.keep_alive |= is_keep_alive;
+                    self.names_lines |= !is_close && !is_keep_alive;
+                }
             }
             Meaning::TakesTrailers => {
                 self.takes_trailers |= tokens(value).any(|token| token.eq_ignore_ascii_case(b"trailers"));

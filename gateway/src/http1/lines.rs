@@ -12,8 +12,13 @@ use http_body_util::combinators::BoxBody;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines(Vec<u8>);
 
-/// Names of lines that are left out, in lower case. Those that frame the body, and `Connection`, are left out anyway.
-pub type LeftOut = &'static [&'static str];
+/// Names of lines that are left out. Those that frame the body, and `Connection`, are left out anyway.
+#[derive(Clone, Copy, Debug)]
+pub struct LeftOut {
+    names: &'static [&'static str],
+    /// A bit for each length below 64 that a name has: most lines are told by theirs.
+    lengths: u64,
+}
 
 /// An answer's body, which may bring lines of the head along: they are written behind those of the map.
 pub trait Answered: Body<Data = Bytes> {
@@ -24,6 +29,26 @@ pub trait Answered: Body<Data = Bytes> {
 }
 
 impl<E> Answered for BoxBody<Bytes, E> {}
+
+impl LeftOut {
+    /// These, each shorter than 64 bytes.
+    #[must_use]
+    pub const fn new(names: &'static [&'static str]) -> Self {
+        let (mut lengths, mut index) = (0, 0);
+        while index < names.len() {
+            assert!(names[index].len() < 64);
+            lengths |= 1 << names[index].len();
+            index += 1;
+        }
+        Self { names, lengths }
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        name.len() < 64
+            && self.lengths & 1 << name.len() != 0
+            && self.names.iter().any(|one| one.eq_ignore_ascii_case(name))
+    }
+}
 
 impl Lines {
     /// None, with room for so many bytes.

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRAILER};
-use http::{Method, Request, Response, StatusCode, Version, response};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, TRAILER};
+use http::{Method, Response, StatusCode, Version};
 use http_body::Body;
 
 use super::encode::{self, Encoder};
@@ -21,7 +21,8 @@ use super::incoming::{Ended, Inlet};
 use super::{Answered, Fault, Framing, Gather, Incoming, Limits, Oddities, RequestHead, head};
 use crate::wire::Wire;
 
-/// A connection that serves requests with `S`, which makes a future `F` of each, whose answers have bodies `B`.
+/// A connection that serves requests with `S`, which makes a future `F` of the head and the body of each, whose
+/// answers have bodies `B`.
 pub struct Connection<S, F, B> {
     inlet: Rc<Inlet>,
     limits: Limits,
@@ -111,7 +112,7 @@ thread_local! {
 
 impl<S, F, B> Connection<S, F, B>
 where
-    S: Fn(Request<Incoming>) -> F,
+    S: Fn(RequestHead, Incoming) -> F,
     F: Future<Output = Box<Response<B>>>,
     B: Answered + Unpin,
     B::Error: Into<Cause>,
@@ -204,7 +205,7 @@ where
             Phase::Answering(answer, asked) => {
                 let asked = *asked;
                 let answer = ready!(answer.as_mut().poll(cx));
-                self.answer(*answer, asked, out);
+                self.answer(answer, asked, out);
                 Poll::Ready(None)
             }
             Phase::Sending(_) => self.poll_sending(cx, out),
@@ -265,30 +266,28 @@ where
             keep_alive: head.keep_alive,
             takes_trailers: head.takes_trailers,
         };
-        let mut request = Request::new(self.inlet.body(head.framing, head.expects_continue));
-        *request.method_mut() = head.method;
-        *request.uri_mut() = head.uri;
-        *request.version_mut() = head.version;
-        *request.headers_mut() = head.headers;
-        self.phase = Phase::Answering(Box::pin((self.service)(request)), asked);
+        let body = self.inlet.body(head.framing, head.expects_continue);
+        self.phase = Phase::Answering(Box::pin((self.service)(head, body)), asked);
     }
 
     /// The service has answered: its head is written.
-    fn answer(&mut self, answer: Response<B>, asked: Asked, out: &mut Vec<u8>) {
-        let (mut head, mut body) = answer.into_parts();
-        if head.status.is_informational() && head.status != StatusCode::SWITCHING_PROTOCOLS {
-            head.status = StatusCode::INTERNAL_SERVER_ERROR; // no answer at all, and never the last
+    #[expect(clippy::boxed_local, reason = "taken out of its box it would be copied")]
+    fn answer(&mut self, mut answer: Box<Response<B>>, asked: Asked, out: &mut Vec<u8>) {
+        let mut status = answer.status();
+        if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+            status = StatusCode::INTERNAL_SERVER_ERROR; // no answer at all, and never the last
         }
-        let (framing, length) = framing(&head, &body, asked);
+        let (framing, length) = framing(status, answer.headers(), answer.body(), asked);
         if framing == Framing::None || asked.is_http10 {
-            head.headers.remove(TRAILER); // there will be none
+            answer.headers_mut().remove(TRAILER); // there will be none
         }
-        let then = if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        let has_close = has_close(answer.headers());
+        let then = if status == StatusCode::SWITCHING_PROTOCOLS {
             Then::Switch
         } else if self.last
             || !asked.keep_alive
             || framing == Framing::UntilClose
-            || has_close(&head)
+            || has_close
             || !self.rest_is_worth_reading()
         {
             Then::Close
@@ -296,11 +295,11 @@ where
             Then::NextRequest
         };
         let version = if asked.is_http10 { Version::HTTP_10 } else { Version::HTTP_11 };
-        encode::response_head(out, version, head.status, &head.headers);
-        if let Some(lines) = body.take_lines() {
+        encode::response_head(out, version, status, answer.headers());
+        if let Some(lines) = answer.body_mut().take_lines() {
             out.extend_from_slice(lines.as_bytes());
         }
-        if then == Then::Close && !asked.is_http10 && !has_close(&head) {
+        if then == Then::Close && !asked.is_http10 && !has_close {
             out.extend_from_slice(b"Connection: close\r\n");
         } else if then == Then::NextRequest && asked.is_http10 {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
@@ -312,10 +311,11 @@ where
         out.extend_from_slice(b"\r\n");
         self.inlet.state().owes_continue = false;
         let trailers = if asked.takes_trailers && framing == Framing::Chunked {
-            encode::trailer_names(&head.headers)
+            encode::trailer_names(answer.headers())
         } else {
             Vec::new()
         };
+        let body = answer.into_body();
         self.phase = Phase::Sending(Sending { body, encoder: Encoder::new(framing), trailers, then });
     }
 
@@ -458,14 +458,17 @@ fn write_piece(inlet: &Inlet, encoder: &mut Encoder, mut data: Bytes, out: &mut 
 }
 
 /// How an answer's body is delimited; and the length to be told, where that is not the same (RFC 9110, section 8.6).
-fn framing<B: Body>(head: &response::Parts, body: &B, asked: Asked) -> (Framing, Option<u64>) {
-    if head.status.is_informational()
-        || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-    {
+fn framing<B: Body>(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &B,
+    asked: Asked,
+) -> (Framing, Option<u64>) {
+    if status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return (Framing::None, None);
     }
     let exact = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
-    let told = || head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let told = || headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if asked.is_head {
         return (Framing::None, told().or(exact.filter(|length| *length > 0)));
     }
@@ -477,8 +480,8 @@ fn framing<B: Body>(head: &response::Parts, body: &B, asked: Asked) -> (Framing,
 }
 
 /// Whether the service wants the connection closed.
-fn has_close(head: &response::Parts) -> bool {
-    head.headers.get_all(CONNECTION).iter().any(|value| {
+fn has_close(headers: &HeaderMap) -> bool {
+    headers.get_all(CONNECTION).iter().any(|value| {
         value
             .as_bytes()
             .split(|byte| *byte == b',')
@@ -488,6 +491,6 @@ fn has_close(head: &response::Parts) -> bool {
 
 /// The answer to what is no request.
 fn refuse(fault: Fault, out: &mut Vec<u8>) {
-    encode::response_head(out, Version::HTTP_11, fault.status(), &http::HeaderMap::new());
+    encode::response_head(out, Version::HTTP_11, fault.status(), &HeaderMap::new());
     out.extend_from_slice(b"Connection: close\r\nContent-Length: 0\r\n\r\n");
 }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, Entry, HeaderName, HeaderValue};
 use rustls_pki_types::CertificateDer;
 
 use crate::reload::{FileFault, Reload};
@@ -348,18 +348,21 @@ fn append(headers: &mut HeaderMap, lines: &[Line]) {
 /// One line, as most readers expect it: what was there, then the address that we see.
 fn append_forwarded_for(headers: &mut HeaderMap, address: &HeaderValue) {
     const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-    let mut value = address.clone();
-    if headers.contains_key(&X_FORWARDED_FOR) {
-        let mut line = Vec::new();
-        for value in headers.get_all(&X_FORWARDED_FOR) {
-            line.extend_from_slice(value.as_bytes());
-            line.extend_from_slice(b", ");
+    match headers.try_entry(X_FORWARDED_FOR) {
+        Ok(Entry::Vacant(entry)) => drop(entry.try_insert(address.clone())),
+        Ok(Entry::Occupied(mut entry)) => {
+            let mut line = Vec::new();
+            for value in entry.iter() {
+                line.extend_from_slice(value.as_bytes());
+                line.extend_from_slice(b", ");
+            }
+            line.extend_from_slice(address.as_bytes());
+            if let Ok(whole) = HeaderValue::from_maybe_shared(bytes::Bytes::from(line)) {
+                entry.insert(whole);
+            }
         }
-        line.extend_from_slice(address.as_bytes());
-        let Ok(whole) = HeaderValue::from_maybe_shared(bytes::Bytes::from(line)) else { return };
-        value = whole;
+        Err(_) => {} // a map that is full goes without
     }
-    let _ = headers.try_insert(X_FORWARDED_FOR, value); // a map that is full goes without
 }
 
 #[cfg(test)]

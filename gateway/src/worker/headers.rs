@@ -11,6 +11,7 @@ use http::{Method, Request, Version};
 
 use super::audit::AUDIT_ID;
 use super::uids;
+use crate::http1::LeftOut;
 
 /// Header lines that are of one connection, besides those that `Connection`, the first, names.
 const OF_CONNECTION: [&str; 8] = [
@@ -28,7 +29,7 @@ const HAS_UPGRADE: u8 = 1 << 6;
 const HAS_TE: u8 = 1 << 7;
 
 /// Lines of an apiserver's answer that do not go on: those of its connection, and those that usher writes itself.
-pub(super) const NOT_RELAYED: [&str; 7] = [
+pub(super) const NOT_RELAYED: LeftOut = LeftOut::new(&[
     "keep-alive",
     "proxy-connection",
     "proxy-authenticate",
@@ -36,7 +37,7 @@ pub(super) const NOT_RELAYED: [&str; 7] = [
     "upgrade",
     uids::LEVEL_NAME,
     uids::SCHEMA_NAME,
-];
+]);
 
 /// What a client asks its connection for.
 #[derive(Debug, Default)]

@@ -97,7 +97,7 @@ async fn answer(client: &Rc<Client>, mut request: Parcel, progress: &Progress) -
     };
     progress.executes();
     if uids.is_some() && known.info.verb() != "watch" {
-        request.body_mut().want_lines(&headers::NOT_RELAYED);
+        request.body_mut().want_lines(headers::NOT_RELAYED);
     }
     let accept = request.headers().get(ACCEPT).cloned();
     let mut answer = match execute(&known, pass, request).await {

@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 pub(crate) use usher::http1::Speaker;
-use usher::http1::{Connection, End, Fault, Limits};
+use usher::http1::{Connection, End, Fault, Limits, RequestHead};
 use usher::ring::{self, Listener, Stream};
 use usher::wire::Wire;
 
@@ -96,8 +96,8 @@ impl Writer {
 
 async fn serve_own(stream: Stream, log: Writer) {
     let of_requests = log.clone();
-    let service = move |request: Request<_>| {
-        let answer = answer(request, of_requests.clone());
+    let service = move |head: RequestHead, body| {
+        let answer = answer(*head.with_body(body), of_requests.clone());
         async { Box::new(answer.await.unwrap_or_else(|never| match never {})) }
     };
     let mut connection = Connection::new(Wire::plain(stream), LIMITS, service);

@@ -241,7 +241,8 @@ fn arb_head(first: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<u
 }
 
 /// Left out in these tests.
-const LEFT_OUT: LeftOut = &["x-left-out", "keep-alive"];
+const NAMES: &[&str] = &["x-left-out", "keep-alive"];
+const LEFT_OUT: LeftOut = LeftOut::new(NAMES);
 
 /// Relayed lines are the map's: the same head, or none in both ways.
 fn assert_relayed_alike(bytes: &[u8], method: &Method) {
@@ -261,7 +262,7 @@ fn assert_relayed_alike(bytes: &[u8], method: &Method) {
     let again = [b"HTTP/1.1 200 OK\r\n", lines.as_bytes(), b"\r\n"].concat();
     let again = response(&again, &LIMITS, &Method::GET).unwrap().unwrap().headers;
     let mut expected = asked.headers;
-    for name in LEFT_OUT.iter().chain(&["connection", "content-length", "transfer-encoding"]) {
+    for name in NAMES.iter().chain(&["connection", "content-length", "transfer-encoding"]) {
         expected.remove(*name);
     }
     assert_eq!(again, expected);

@@ -4,10 +4,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use http::Request;
-
 use super::{Client, Last, close};
-use crate::http1::{Connection, End, Limits, Oddities};
+use crate::http1::{Connection, End, Limits, Oddities, RequestHead};
 use crate::upstream::Upload;
 use crate::wire::Wire;
 use crate::worker::glitches::{Glitch, Glitches};
@@ -31,8 +29,9 @@ pub(super) async fn serve(client: &Rc<Client>, wire: Wire) {
     let limits = &worker.settings.limits;
     let stream = wire.stream().clone();
     let of_request = Rc::clone(client);
-    let service =
-        move |request: Request<_>| request::serve(Rc::clone(&of_request), Box::new(request.map(Upload::own)));
+    let service = move |head: RequestHead, body| {
+        request::serve(Rc::clone(&of_request), head.with_body(Upload::own(body)))
+    };
     let heads = Limits { bytes: limits.header_bytes, lines: limits.header_lines };
     let mut connection = Connection::new(wire, heads, service);
     let drain = worker.drain.lookout();
