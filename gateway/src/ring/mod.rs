@@ -16,6 +16,7 @@ mod outgoing;
 mod probe;
 mod settings;
 mod socket;
+mod spare;
 mod tasks;
 mod timer;
 mod uring;

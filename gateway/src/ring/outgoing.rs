@@ -6,6 +6,8 @@ use std::io::IoSlice;
 use bytes::{Bytes, BytesMut};
 use usher_flowcontrol::units::Nanos;
 
+use super::spare;
+
 /// Unsent bytes of a connection beyond which there is no room for more. Enough to keep a fast client's socket
 /// busy for a turn; little enough that a thousand clients who read nothing hold 64 MB.
 pub const HIGH_WATER: usize = 64 * 1024;
@@ -54,14 +56,16 @@ impl Outgoing {
 
     /// `count` bytes that `fill` writes in place.
     pub(super) fn put_with(&mut self, count: usize, fill: impl FnOnce(&mut [u8])) {
-        let used = self.tail.len();
-        if used > 0 && count >= COPIED_BELOW && self.tail.capacity() - used < count {
-            self.pieces.push_back(std::mem::take(&mut self.tail).freeze()); // growing it would copy it
-        }
-        let start = self.tail.len();
-        self.tail.resize(start + count, 0);
-        fill(&mut self.tail[start..]);
         self.unsent += count;
+        if count < COPIED_BELOW {
+            let start = self.tail.len();
+            self.tail.resize(start + count, 0);
+            return fill(&mut self.tail[start..]);
+        }
+        if !self.tail.is_empty() {
+            self.pieces.push_back(std::mem::take(&mut self.tail).freeze());
+        }
+        self.pieces.push_back(spare::filled(count, fill));
     }
 
     /// Bytes that the kernel has not taken.

@@ -126,7 +126,9 @@ impl Sealing {
         let mut sealed = Ok(());
         if kind == DATA {
             let length = keys.sealed_len_of_all(plain.len());
-            self.below.put_with(length, |out| sealed = keys.seal_all(plain, out));
+            self.below.put_with(length, |out| {
+                sealed = keys.seal_all(plain, out).inspect_err(|_| out.fill(0)); // no leftovers of other connections
+            });
         } else {
             let length = keys.sealed_len(plain.len());
             self.below.put_with(length, |out| sealed = keys.seal(kind, plain, out));
