@@ -1,9 +1,12 @@
 //! Load for usher: a stand-in apiserver, clients with manners, the demo made of both, the bench beside other proxies,
-//! and the bench of decisions beside kube-apiserver's own.
+//! the bench of decisions beside kube-apiserver's own, and the bench under far too much load.
 
+mod ask;
 pub mod demo;
 pub mod dispatch;
 pub mod load;
+pub mod overload;
+mod process;
 pub mod proxy;
 pub mod relay;
 mod report;

@@ -1,7 +1,7 @@
 //! `cargo xtask bench proxy`: usher beside HAProxy and nginx. `cargo xtask bench dispatch`: a decision beside
-//! kube-apiserver's own implementation.
+//! kube-apiserver's own implementation. `cargo xtask bench overload`: the whole gateway under far too much load.
 //!
-//! The benches are the programs `usher-bench-proxy` and `usher-bench-dispatch` of `bench/`, whose README says what their
+//! The benches are the programs `usher-bench-…` of `bench/`, whose README says what their
 //! numbers mean; here they are only built and started: what is measured as it is shipped (profile `dist`), the tools of
 //! the bench quicker. `--quick` takes the debug build, which is there after the tests: its figures mean nothing.
 
@@ -9,27 +9,29 @@ use crate::{Outcome, Task, run};
 
 pub(crate) const TASK: Task = Task {
     name: "bench",
-    arguments: "proxy|dispatch [--quick] [--help]",
-    about: "CPU, latency and memory beside HAProxy and nginx; decisions beside kube-apiserver's own",
+    arguments: "proxy|dispatch|overload [--quick] [--help]",
+    about: "CPU, latency and memory beside HAProxy and nginx; decisions beside kube-apiserver's own; overload",
     run: bench,
 };
 
 fn bench(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
-        Some((which, rest)) if which == "proxy" => proxy(rest),
+        Some((which, rest)) if which == "proxy" => gateway("usher-bench-proxy", &["usher-relay"], rest),
+        Some((which, rest)) if which == "overload" => gateway("usher-bench-overload", &[], rest),
         Some((which, rest)) if which == "dispatch" => dispatch(rest),
         _ => Err(format!("usage: cargo xtask bench {}", TASK.arguments)),
     }
 }
 
-fn proxy(arguments: &[String]) -> Outcome {
+/// A bench of the whole usher, which is built beside it; it needs these `helpers` of `bench/` as well.
+fn gateway(program: &str, helpers: &[&str], arguments: &[String]) -> Outcome {
     let quick = is_quick(arguments);
     let tools: &[&str] = if quick { &[] } else { &["--release"] };
     run::run(run::cargo(["build", "--package", "usher", "--bin", "usher"]).args(shipped(quick)))?;
-    let programs = ["--package", "usher-bench", "--bin", "usher-bench-proxy", "--bin", "usher-relay"];
-    run::run(run::cargo(["build"]).args(tools).args(programs))?;
+    let programs = helpers.iter().chain([&program]).flat_map(|name| ["--bin", name]);
+    run::run(run::cargo(["build"]).args(tools).args(["--package", "usher-bench"]).args(programs))?;
     let mut command = run::cargo(["run", "--quiet"]);
-    command.args(tools).args(["--package", "usher-bench", "--bin", "usher-bench-proxy", "--"]);
+    command.args(tools).args(["--package", "usher-bench", "--bin", program, "--"]);
     if !quick && !arguments.iter().any(|word| word.starts_with("--usher")) {
         command.arg("--usher").arg(run::target().join("dist/usher"));
     }

@@ -33,8 +33,11 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("tests", || (crate::test::TASK.run)(&[]));
     steps.step("the many-worker protocol under loom", || (crate::loom::TASK.run)(&[]));
     // With what the tests have built: whether the bench works, not how fast anything is.
-    for bench in ["proxy", "dispatch"] {
-        let name = if bench == "proxy" { "bench beside other proxies" } else { "bench of decisions" };
+    for (bench, name) in [
+        ("proxy", "bench beside other proxies"),
+        ("dispatch", "bench of decisions"),
+        ("overload", "bench under overload"),
+    ] {
         steps.step(name, || (crate::bench::TASK.run)(&[bench.into(), "--quick".into()]));
     }
     steps.step("HdrHistogram's own tools read our logs", || (crate::hdr::TASK.run)(&[]));

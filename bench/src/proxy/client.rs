@@ -23,7 +23,7 @@ use super::Failure;
 use super::files::TOKEN;
 
 /// TLS 1.3 with a full handshake every time and the one key exchange that all contestants know.
-pub(super) fn connector(protocol: &[u8]) -> Result<TlsConnector, Failure> {
+pub(crate) fn connector(protocol: &[u8]) -> Result<TlsConnector, Failure> {
     let mut provider = default_provider();
     provider.kx_groups = vec![kx_group::X25519];
     let schemes = provider.signature_verification_algorithms.supported_schemes();
@@ -38,7 +38,7 @@ pub(super) fn connector(protocol: &[u8]) -> Result<TlsConnector, Failure> {
 }
 
 /// A connection over TLS.
-pub(super) async fn connect(server: SocketAddr, tls: &TlsConnector) -> Result<TlsStream<TcpStream>, Failure> {
+pub(crate) async fn connect(server: SocketAddr, tls: &TlsConnector) -> Result<TlsStream<TcpStream>, Failure> {
     let stream = TcpStream::connect(server).await?;
     stream.set_nodelay(true)?;
     Ok(tls.connect(ServerName::IpAddress(server.ip().into()), stream).await?)

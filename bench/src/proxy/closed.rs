@@ -4,9 +4,10 @@ use super::cells::{Load, Size, Transport};
 use super::contestant::{Contestant, Proxy, Target};
 use super::files::{LEVEL, TOKEN};
 use super::generator::Generator;
-use super::process::{Usage, usage};
 use super::upstream::Upstream;
-use super::{Bench, Failure, ask, in_turn, programs};
+use super::{Bench, Failure, in_turn, programs};
+use crate::ask;
+use crate::process::{Usage, usage};
 use crate::report::{Metric, Row};
 
 pub(super) const CPU: Metric = Metric::less("µs CPU/request");

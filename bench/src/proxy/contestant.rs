@@ -9,9 +9,10 @@ use std::process::Command;
 
 use clap::ValueEnum as _;
 
-use super::process::Process;
 use super::upstream::nginx_common;
-use super::{Bench, Failure, ask, put};
+use super::{Bench, Failure, put};
+use crate::ask;
+use crate::process::Process;
 use crate::relay::Way;
 
 /// One column of the table.
@@ -172,7 +173,7 @@ impl Contestant {
             }
         };
         let core = bench.options.proxy_core;
-        let process = Process::start(&self.name, core, &program, &arguments, &room.join("log"))?;
+        let process = Process::start(&self.name, &[core], &program, &arguments, &room.join("log"))?;
         let mut proxy = Proxy { name: self.name.clone(), process, plain, tls, admin };
         let (address, path) = admin.map_or((plain, "/readyz"), |admin| (admin, "/readyz"));
         let ready = async || matches!(ask::get(address, path).await, Ok((status, _)) if status < 500);

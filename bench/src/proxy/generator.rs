@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use super::Failure;
 use super::cells::Transport;
-use super::process::{BINDING, bound};
 use super::programs::PERF;
+use crate::process::{BINDING, bound};
 
 /// Connections over HTTP/1.1.
 const CONNECTIONS: u32 = 64;
@@ -82,7 +82,7 @@ impl Generator<'_> {
     }
 
     async fn read(&self, words: Vec<String>) -> Result<Generated, Failure> {
-        let mut command = bound(None);
+        let mut command = bound(&[]);
         command.args(&words).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = command.output().await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

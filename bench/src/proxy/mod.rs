@@ -10,13 +10,12 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use usher_tests::cluster::programs::root;
 
-use crate::Failure;
 use crate::report::{Report, goals as judged, put, table};
+use crate::{Failure, process};
 
 mod apiserver;
-mod ask;
 mod cells;
-mod client;
+pub(crate) mod client;
 mod closed;
 mod contestant;
 mod files;
@@ -25,7 +24,6 @@ mod goals;
 mod handshakes;
 mod idle;
 mod open;
-mod process;
 mod programs;
 mod upstream;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use super::{Failure, process};
+use super::Failure;
+use crate::process;
 
 /// Program and Debian package.
 const PACKAGES: &[(&str, &str)] = &[

@@ -6,8 +6,9 @@ use std::path::Path;
 use super::cells::Size;
 use super::contestant::Target;
 use super::files::{SMALL_BYTES, document};
-use super::process::Process;
-use super::{Bench, Failure, ask, put};
+use super::{Bench, Failure, put};
+use crate::ask;
+use crate::process::Process;
 
 /// A running upstream.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl Upstream {
         let arguments = ["-c", &configuration.display().to_string()].map(str::to_owned);
         let core = bench.options.load_core;
         let mut process =
-            Process::start("upstream", core, Path::new("nginx"), &arguments, &room.join("log"))?;
+            Process::start("upstream", &[core], Path::new("nginx"), &arguments, &room.join("log"))?;
         process.wait_for(async || ask::get(address, "/readyz").await.is_ok()).await?;
         Ok(Self { address, process })
     }

@@ -49,6 +49,7 @@ pub struct Standin {
     /// Its objects.
     pub store: Arc<Store>,
     shared: Arc<Shared>,
+    accepting: tokio::task::AbortHandle,
 }
 
 #[derive(Debug)]
@@ -91,8 +92,13 @@ impl Standin {
             busy: AtomicU64::new(0),
             busy_most: AtomicU64::new(0),
         });
-        tokio::spawn(accept(listener, tls, Arc::clone(&shared)));
-        Ok(Self { address, store, shared })
+        let accepting = tokio::spawn(accept(listener, tls, Arc::clone(&shared))).abort_handle();
+        Ok(Self { address, store, shared, accepting })
+    }
+
+    /// Accepts no more connections; those there are end with their clients.
+    pub fn stop(&self) {
+        self.accepting.abort();
     }
 
     /// Requests answered since the start.

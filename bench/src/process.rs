@@ -1,4 +1,4 @@
-//! Programs under measurement: started on a core of their own, ended by their id, their use read from `/proc`.
+//! Programs under measurement: started on cores of their own, ended by their id, their use read from `/proc`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-use super::Failure;
+use crate::Failure;
 
 /// A program that ends when this is dropped, and when this process ends however it does.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     name: String,
     child: Child,
     pid: u32,
@@ -20,9 +20,9 @@ pub(super) struct Process {
 
 /// What a program has used since its start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// CPU time of all threads, from the scheduler.
-    pub(super) cpu_ns: u64,
+    pub(crate) cpu_ns: u64,
     /// The same by who spent it, in the kernel's ticks: good for a split, too coarse for a sum.
     user_ticks: u64,
     kernel_ticks: u64,
@@ -30,25 +30,27 @@ pub(super) struct Usage {
 
 /// `Command` for a program that is killed when the thread that started it, the bench's only one, is gone: also
 /// after a panic or a `kill -9`, where nobody is left to end it by its id.
-pub(super) fn bound(core: Option<usize>) -> Command {
+/// It runs on these `cores`; on those of the bench if there are none.
+pub(crate) fn bound(cores: &[usize]) -> Command {
     let [program, flags @ ..] = BINDING;
     let mut command = Command::new(program);
     // Debian keeps servers where an ordinary user does not look.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     command.args(flags);
-    if let Some(core) = core {
-        command.args(["taskset", "-c", &core.to_string()]);
+    if !cores.is_empty() {
+        let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        command.args(["taskset", "-c", &cores.join(",")]);
     }
     command.stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     command
 }
 
 /// What binds the life of the program after it to that of the thread that starts it.
-pub(super) const BINDING: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
+pub(crate) const BINDING: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
 
 /// Keeps this thread, and all that it starts, on a core.
-pub(super) fn pin(core: usize) -> Result<(), Failure> {
+pub(crate) fn pin(core: usize) -> Result<(), Failure> {
     let known = core_affinity::get_core_ids().unwrap_or_default();
     match known.iter().find(|one| one.id == core) {
         Some(one) if core_affinity::set_for_current(*one) => Ok(()),
@@ -60,28 +62,28 @@ pub(super) fn pin(core: usize) -> Result<(), Failure> {
 }
 
 impl Process {
-    /// Starts `program` on `core`, what it prints in a file.
-    pub(super) fn start(
+    /// Starts `program` on these `cores`, what it prints in a file.
+    pub(crate) fn start(
         name: &str,
-        core: usize,
+        cores: &[usize],
         program: &Path,
         arguments: &[String],
         log: &Path,
     ) -> Result<Self, Failure> {
         let log = fs::File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
-        let mut command = bound(Some(core));
+        let mut command = bound(cores);
         command.arg(program).args(arguments).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
         let pid = child.id().ok_or_else(|| format!("{name} ended at once"))?;
         Ok(Self { name: name.to_owned(), child, pid })
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
     /// An error if it has ended.
-    pub(super) fn check(&mut self) -> Result<(), Failure> {
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => Err(format!("{} has ended with {status}; see its log", self.name).into()),
@@ -89,12 +91,12 @@ impl Process {
     }
 
     /// What it has used: see [`usage`].
-    pub(super) fn usage(&self) -> Result<Usage, Failure> {
+    pub(crate) fn usage(&self) -> Result<Usage, Failure> {
         usage(self.pid)
     }
 
     /// Resident memory in bytes.
-    pub(super) fn resident(&self) -> Result<u64, Failure> {
+    pub(crate) fn resident(&self) -> Result<u64, Failure> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
         let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
@@ -102,7 +104,7 @@ impl Process {
     }
 
     /// Waits until `ready` says so; an error if it ends before or takes too long.
-    pub(super) async fn wait_for(&mut self, mut ready: impl AsyncFnMut() -> bool) -> Result<(), Failure> {
+    pub(crate) async fn wait_for(&mut self, mut ready: impl AsyncFnMut() -> bool) -> Result<(), Failure> {
         for _ in 0..READY_TRIES {
             self.check()?;
             if ready().await {
@@ -116,7 +118,7 @@ impl Process {
 
 /// What a program has used, over all its threads. A thread that has ended is not seen any more: none of the programs
 /// here ends one while it serves.
-pub(super) fn usage(pid: u32) -> Result<Usage, Failure> {
+pub(crate) fn usage(pid: u32) -> Result<Usage, Failure> {
     let mut usage = Usage::default();
     for task in fs::read_dir(format!("/proc/{}/task", pid))? {
         let task = task?.path();
@@ -149,7 +151,7 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
 
 impl Usage {
     /// From `earlier` until this.
-    pub(super) fn since(self, earlier: Self) -> Self {
+    pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             user_ticks: self.user_ticks.saturating_sub(earlier.user_ticks),
@@ -159,19 +161,19 @@ impl Usage {
 
     /// CPU time in microseconds.
     #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a run are exact in f64")]
-    pub(super) fn cpu_us(self) -> f64 {
+    pub(crate) fn cpu_us(self) -> f64 {
         self.cpu_ns as f64 / 1000.0
     }
 
     /// Which part of it was spent in the kernel.
     #[expect(clippy::cast_precision_loss, reason = "ticks of a run are exact in f64")]
-    pub(super) fn kernel_share(self) -> f64 {
+    pub(crate) fn kernel_share(self) -> f64 {
         self.kernel_ticks as f64 / (self.user_ticks + self.kernel_ticks).max(1) as f64
     }
 }
 
 /// Whether a program is found on the search path.
-pub(super) fn found(program: &str) -> bool {
+pub(crate) fn found(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(std::path::PathBuf::from);
     let folders: BTreeSet<_> = std::env::split_paths(&path).chain(usual).collect();
@@ -198,7 +200,7 @@ mod tests {
         let arguments = ["600".to_owned()];
         let log = folder.path().join("log");
         let mut process =
-            Process::start("sleep", core, Path::new("sleep"), &arguments, &log).expect("sleep starts");
+            Process::start("sleep", &[core], Path::new("sleep"), &arguments, &log).expect("sleep starts");
         process.wait_for(async || true).await.expect("it runs");
         assert!(process.resident().expect("it runs") > 0);
         let pid = process.pid();

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::Failure;
+use crate::Failure;
 
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Status and body of `GET path`.
-pub(super) async fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Failure> {
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Failure> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
@@ -30,6 +30,6 @@ pub(super) async fn get(address: SocketAddr, path: &str) -> Result<(u16, String)
 }
 
 /// A port of loopback that nobody listens on now.
-pub(super) fn free_address() -> Result<SocketAddr, Failure> {
+pub(crate) fn free_address() -> Result<SocketAddr, Failure> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
