@@ -44,6 +44,14 @@ impl Chunk {
         })
     }
 
+    /// Only the first `count` bytes are left, if there are more.
+    pub fn truncate(&mut self, count: usize) {
+        match &mut self.0 {
+            Memory::Owned(bytes) => bytes.truncate(count),
+            Memory::Lent(lent) => lent.truncate(count),
+        }
+    }
+
     /// The same bytes, to keep. No copy if the memory is the chunk's own.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {

@@ -288,9 +288,14 @@ impl Stream {
                 data.end += length;
             }
         }
-        let mut records = chunk.split_to(used);
-        records.advance(data.start);
-        Ok((!data.is_empty()).then(|| records.split_to(data.len())))
+        // Mostly nothing is behind them: then the chunk itself goes on.
+        let mut plain = if used == chunk.len() { std::mem::take(chunk) } else { chunk.split_to(used) };
+        if data.is_empty() {
+            return Ok(None);
+        }
+        plain.advance(data.start);
+        plain.truncate(data.len());
+        Ok(Some(plain))
     }
 
     /// Everything that is not data.

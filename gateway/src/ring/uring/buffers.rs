@@ -191,6 +191,10 @@ impl Lent {
         self.len -= count;
     }
 
+    pub(in crate::ring) fn truncate(&mut self, count: usize) {
+        self.len = self.len.min(count);
+    }
+
     pub(in crate::ring) fn split_to(&mut self, count: usize) -> Self {
         let (start, buffer) = (self.start, self.buffer);
         self.advance(count);
