@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod config;
 pub mod coordinator;
+pub mod crew;
 pub mod http1;
 pub mod identity;
 pub mod memory;

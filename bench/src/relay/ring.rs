@@ -9,7 +9,7 @@ use usher::ring::{self, Io, Listener, Settings, Stream};
 pub(super) fn run(io: Io, listen: SocketAddr, upstream: SocketAddr) -> io::Result<()> {
     let settings = Settings { io, ..Settings::default() };
     ring::run_with(&settings, async {
-        let listener = Listener::new(ring::bind(listen, false)?)?;
+        let listener = Listener::new(ring::bind(listen)?)?;
         loop {
             let (client, _) = listener.accept().await?;
             ring::spawn(async move {

@@ -17,11 +17,11 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 use crate::config::objects;
+use crate::crew::{self, Order, Posts};
 use crate::identity::Authenticator;
-use crate::ring::Post;
 use crate::tls;
 use crate::upstream::Server;
-use crate::worker::{Command, Objects};
+use crate::worker::Objects;
 use fetch::Fetcher;
 
 pub use seats::Seats;
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Whether the issuer of tokens is to be asked for, too: no flag names it.
     pub issuer_too: bool,
     /// Who wants the number of objects; `None` without flow control.
-    pub statistics_for: Option<Post<Command>>,
+    pub statistics_for: Option<Posts>,
 }
 
 /// User as which usher asks for itself.
@@ -64,8 +64,8 @@ pub fn start(settings: Settings) -> io::Result<()> {
                 }
             };
             let statistics = async {
-                if let Some(post) = settings.statistics_for {
-                    statistics::refresh(&fetcher, &asker, &post).await;
+                if let Some(posts) = settings.statistics_for {
+                    statistics::refresh(&fetcher, &asker, &posts).await;
                 }
             };
             tokio::join!(keys, statistics);
@@ -101,36 +101,44 @@ impl Asker {
     }
 }
 
-/// Hands new flow-control objects to a worker. Made before the worker is, because the objects are read first.
+/// Hands new flow-control objects to the workers. Made before they are, because the objects are read first.
 #[derive(Clone, Debug, Default)]
-pub struct Configuration(Arc<OnceLock<Post<Command>>>);
+pub struct Configuration(Arc<OnceLock<Posts>>);
 
-/// How often handing over is tried while the worker's mailbox is full, and how long apart.
+/// How often handing over is tried while a worker's mailbox is full, and how long apart.
 const ATTEMPTS: u32 = 50;
 /// See [`ATTEMPTS`].
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Configuration {
-    /// From now on this worker is told.
-    pub fn connect(&self, post: Post<Command>) {
-        let _ = self.0.set(post); // there is one worker
+    /// From now on these workers are told.
+    pub fn connect(&self, posts: Posts) {
+        let _ = self.0.set(posts); // there is one crew
     }
 
-    /// Tells it. Waits a little for one that is behind: not for workers.
+    /// Tells them. Waits a little for one that is behind: not for workers.
     pub fn put_in_force(&self, objects: &objects::Objects) {
-        let Some(post) = self.0.get() else { return };
+        let Some(posts) = self.0.get() else { return };
         let objects = Arc::new(Objects {
             schemas: objects.schemas.clone(),
             levels: objects.levels.clone(),
             shared: None,
         });
-        for _ in 0..ATTEMPTS {
-            if post.send(Command::Configure(Arc::clone(&objects))).is_ok() {
+        let order = Order::Configure(objects);
+        let mut untold = posts.tell(&order);
+        for _ in 1..ATTEMPTS {
+            if untold.is_empty() {
                 return;
             }
             std::thread::sleep(PAUSE);
+            untold.retain(|worker| !posts.send(*worker, order.clone().into()));
         }
-        tracing::error!("the worker takes no configuration: it has ended, or is stuck; the old one stays");
+        for worker in untold {
+            tracing::error!(
+                worker = crew::name(worker),
+                "it takes no configuration: it is stuck; the old one stays"
+            );
+        }
     }
 }
 

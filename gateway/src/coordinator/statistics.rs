@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::Asker;
 use super::fetch::{Fetcher, Sink};
 use super::patience::Patience;
-use crate::ring::Post;
-use crate::worker::{Command, ObjectCount};
+use crate::crew::{self, Order, Posts};
+use crate::worker::ObjectCount;
 
 /// How often they are read: kube-apiserver counts anew once a minute.
 const EVERY: Duration = Duration::from_secs(60);
@@ -42,19 +42,22 @@ pub struct Resource {
 pub type Resources = BTreeMap<(String, String), Resource>;
 
 /// Reads them for ever.
-pub(super) async fn refresh(fetcher: &Fetcher, asker: &Asker, post: &Post<Command>) {
+pub(super) async fn refresh(fetcher: &Fetcher, asker: &Asker, posts: &Posts) {
     let mut patience = Patience::new("object counts", REMEDY, EVERY);
     loop {
-        let pause = patience.note(once(fetcher, asker, post).await);
+        let pause = patience.note(once(fetcher, asker, posts).await);
         tokio::time::sleep(pause).await;
     }
 }
 
-pub(super) async fn once(fetcher: &Fetcher, asker: &Asker, post: &Post<Command>) -> Result<(), String> {
+pub(super) async fn once(fetcher: &Fetcher, asker: &Asker, posts: &Posts) -> Result<(), String> {
     let mut reader = Reader::default();
     fetcher.get(&asker.question("/metrics"), &mut reader).await.map_err(|error| error.to_string())?;
     let counts = counts(&reader.finish());
-    post.send(Command::Statistics(counts)).map_err(|_| "the worker takes no messages".to_owned())
+    match posts.tell(&Order::Statistics(counts.into())).first() {
+        None => Ok(()),
+        Some(worker) => Err(format!("{} takes no messages", crew::name(*worker))),
+    }
 }
 
 /// As the estimator wants them. What the apiserver could not count is left out, and so goes stale.

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use super::fetch::{Fetcher, Question, Whole};
 use super::{Asker, Configuration, Settings, keys, statistics};
 use crate::config::objects::Objects;
+use crate::crew::Posts;
 use crate::identity::{Authenticator, Options};
 use crate::ring;
 use crate::tls::Presents;
@@ -143,7 +144,7 @@ fn object_counts_reach_the_worker() {
     let fetcher = Fetcher::new(vec![apiserver(ok(text)).0], None);
     let (post, mut mailbox) = ring::mailbox();
     runtime().block_on(async {
-        statistics::once(&fetcher, &asker(false), &post).await.unwrap();
+        statistics::once(&fetcher, &asker(false), &Posts::one(post)).await.unwrap();
         let Some(Command::Statistics(counts)) = mailbox.next().await else { panic!("another command") };
         assert_eq!((&*counts[0].key, counts[0].count), ("deployments.apps", 7));
     });
@@ -154,7 +155,7 @@ fn objects_reach_the_worker_once_there_is_one() {
     let configuration = Configuration::default();
     configuration.put_in_force(&Objects::default()); // nobody yet: the first set is sent when there is somebody
     let (post, mut mailbox) = ring::mailbox();
-    configuration.connect(post);
+    configuration.connect(Posts::one(post));
     configuration.put_in_force(&Objects::default());
     let command = runtime().block_on(mailbox.next());
     assert!(matches!(command, Some(Command::Configure(_))), "{command:?}");

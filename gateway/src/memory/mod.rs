@@ -2,7 +2,7 @@
 //! out ([`pressure`]); and the allocator that it comes from ([`Allocator`]).
 //!
 //! A thread of its own reads the meter, moves the ladder, says so in the log and in the metrics, and then tells the
-//! worker, which acts. The worker reads no files and takes no clock for it, and the control thread, which may wait
+//! workers, which act. They read no files and take no clock for it, and the control thread, which may wait
 //! for an apiserver, is not waited for.
 //!
 //! The ceiling is ours, not the kernel's: what is allocated between two readings may overshoot it. Who wants to be
@@ -21,8 +21,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
-
-use crate::ring::Post;
 
 /// Between two readings. A link of 10 Gbit/s brings 125 MB meanwhile; budgets of their own bound what of it stays.
 pub const READ_EVERY: Duration = Duration::from_millis(100);
@@ -55,19 +53,19 @@ impl Gauge {
     }
 }
 
-/// Watches over a limit for as long as the process lives, and tells the worker, who takes rungs among other commands.
+/// Watches over a limit for as long as the process lives. `tell`: tells the workers; false if one did not hear it.
 ///
 /// # Errors
 /// No thread.
-pub fn start<C: From<Rung> + Send + 'static>(limit: Option<Limit>, post: Post<C>) -> io::Result<Arc<Gauge>> {
+pub fn start(limit: Option<Limit>, tell: impl Fn(Rung) -> bool + Send + 'static) -> io::Result<Arc<Gauge>> {
     let Some(limit) = limit else { return Ok(Arc::default()) };
     let gauge = Arc::new(Gauge { limit: limit.bytes, ..Gauge::default() });
     let shown = Arc::clone(&gauge);
-    std::thread::Builder::new().name("usher-memory".into()).spawn(move || watch(&limit, &shown, &post))?;
+    std::thread::Builder::new().name("usher-memory".into()).spawn(move || watch(&limit, &shown, &tell))?;
     Ok(gauge)
 }
 
-fn watch<C: From<Rung>>(limit: &Limit, gauge: &Gauge, post: &Post<C>) {
+fn watch(limit: &Limit, gauge: &Gauge, tell: &dyn Fn(Rung) -> bool) {
     let mut ladder = Ladder::new(limit.bytes);
     let (mut before, mut told) = (Rung::Calm, Rung::Calm);
     loop {
@@ -86,7 +84,7 @@ fn watch<C: From<Rung>>(limit: &Limit, gauge: &Gauge, post: &Post<C>) {
             before = rung;
         }
         // Told again and again while memory is tight: each time some more is given up.
-        if (rung != Rung::Calm || told != Rung::Calm) && post.send(rung.into()).is_ok() {
+        if (rung != Rung::Calm || told != Rung::Calm) && tell(rung) {
             told = rung;
         }
         std::thread::sleep(READ_EVERY);

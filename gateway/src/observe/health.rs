@@ -5,7 +5,9 @@
 
 use std::fmt::Write as _;
 
-use super::{NoAnswer, View};
+use usher_flowcontrol::units::Nanos;
+
+use super::{NoAnswer, State, View};
 
 /// Which question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Question {
     /// The checks behind it, given what the workers answered.
     #[must_use]
     pub fn checks(self, view: &Result<View, NoAnswer>) -> Vec<Check> {
-        let worker = view.as_ref().map(drop).map_err(ToString::to_string);
+        let worker = view.as_ref().map_err(ToString::to_string).and_then(at_work);
         let mut checks: Vec<Check> = vec![("ping", Ok(())), ("worker", worker)];
         if self == Self::Readyz {
             checks.push(("configuration", of_view(view, configuration)));
@@ -78,11 +80,50 @@ impl Question {
     }
 }
 
+/// A worker that has died is no reason to end the process: another one takes its place, and meanwhile the others serve. One
+/// whose place stays empty is: connections that the kernel gives it wait for nothing.
+fn at_work(view: &View) -> Result<(), String> {
+    for worker in &view.workers {
+        if let State::Restarting(time) = worker.state
+            && time >= EMPTY_MAX
+        {
+            return Err(format!(
+                "{} has died, {} times by now, and does not come back",
+                worker.name, worker.deaths
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How long a worker's place may be empty: as long as a worker may take to answer.
+const EMPTY_MAX: Nanos = Nanos::from_millis(5_000);
+
+/// The workers, a line each, for those who ask verbosely.
+#[must_use]
+pub fn workers(view: &View) -> String {
+    let mut text = String::new();
+    for worker in &view.workers {
+        let state = match worker.state {
+            State::Serving => "serves",
+            State::Draining => "drains",
+            State::Restarting(_) => "is being restarted",
+        };
+        let core = worker.core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"));
+        let _ = writeln!(
+            text,
+            "[i]{} {state} on {core}: {} connections, {} requests so far, died {} times",
+            worker.name, worker.connections_open, worker.requests, worker.deaths
+        );
+    }
+    text
+}
+
 /// A check that needs a worker's answer; without one it cannot be known.
 fn of_view(view: &Result<View, NoAnswer>, check: fn(&View) -> Result<(), String>) -> Result<(), String> {
     match view {
         Ok(view) => check(view),
-        Err(_) => Err("unknown: the worker does not answer".into()),
+        Err(_) => Err("unknown: a worker does not answer".into()),
     }
 }
 

@@ -29,6 +29,19 @@ pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
+/// From now on panics are log lines, whichever thread has one: where, and the stack if `RUST_BACKTRACE` asks for it.
+pub fn panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let at = panic.location().map(ToString::to_string);
+        let said = panic.payload_as_str().unwrap_or("something that is no text");
+        let backtrace = std::backtrace::Backtrace::capture();
+        let stack = (backtrace.status() == std::backtrace::BacktraceStatus::Captured)
+            .then(|| tracing::field::display(&backtrace));
+        tracing::error!(thread = thread.name(), at, said, stack, "panic");
+    }));
+}
+
 /// For what may happen again and again, and must not fill the log: said at once, and then once in a while.
 #[derive(Debug, Default)]
 pub struct Seldom(Cell<Option<Nanos>>);

@@ -12,7 +12,7 @@ pub mod metrics;
 pub mod server;
 mod workers;
 
-pub use workers::OneWorker;
+pub use workers::{Each, State};
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,25 +27,27 @@ use crate::ring;
 use crate::upstream;
 use crate::worker::{Counters, Glitched, TurnedAway};
 
-/// What a worker looked like at one moment.
+/// What the workers together looked like at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Levels, queues, requests; `None` where flow control is off.
     pub snapshot: Option<Snapshot>,
     /// What those requests are about.
     pub details: dumps::ByTag,
-    /// What the worker counted.
+    /// What they counted.
     pub counters: Counters,
-    /// What it turned away, by kind.
+    /// What they turned away, by kind.
     pub turned_away: TurnedAway,
-    /// What its connections did that honest ones do not.
+    /// What their connections did that honest ones do not.
     pub glitched: Glitched,
-    /// The apiservers as it sees them.
+    /// The apiservers as they see them.
     pub upstreams: Vec<upstream::Look>,
-    /// What its I/O has done.
+    /// What their I/O has done.
     pub ring: ring::Look,
-    /// It takes no new requests: it is about to end.
+    /// No new requests are taken: the end is near.
     pub draining: bool,
+    /// The workers by themselves.
+    pub workers: Vec<Each>,
 }
 
 /// What the process as a whole knows.
@@ -63,14 +65,14 @@ pub struct Process {
 }
 
 /// A worker did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// It has ended, or its mailbox is full.
-    #[error("the worker takes no messages: it has ended, or is stuck")]
-    Gone,
+    /// Its mailbox is full.
+    #[error("{0} takes no messages: it is stuck")]
+    Stuck(String),
     /// It takes too long.
-    #[error("the worker did not answer within {:?}", server::ANSWER_TIMEOUT)]
-    Late,
+    #[error("{0} did not answer within {timeout:?}", timeout = server::ANSWER_TIMEOUT)]
+    Late(String),
 }
 
 /// An answer that is awaited.
@@ -78,7 +80,7 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<View, NoAnswer>> + Send
 
 /// Those who can be asked for a look.
 pub trait Workers: Send + Sync + 'static {
-    /// What they look like now.
+    /// What they look like now; within [`server::ANSWER_TIMEOUT`].
     fn look(&self) -> Answer<'_>;
 }
 

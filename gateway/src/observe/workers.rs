@@ -1,35 +1,186 @@
-//! Asking a worker for a look, through its mailbox.
+//! Asking all workers for a look, through their mailboxes, and putting the answers together.
+//!
+//! All are asked at once. One that is being restarted is no reason not to answer: what it had counted is known. One that
+//! does not answer although it is at work is.
 
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
 use tokio::sync::oneshot;
 use usher_flowcontrol::dump::Details;
 use usher_flowcontrol::request_info::RequestInfo;
+use usher_flowcontrol::snapshot;
+use usher_flowcontrol::units::Nanos;
 
+use super::server::ANSWER_TIMEOUT;
 use super::{Answer, NoAnswer, View, Workers};
-use crate::ring::Post;
-use crate::worker::{Command, Described, Snapshot};
+use crate::crew::{Berth, Posts};
+use crate::ring;
+use crate::upstream;
+use crate::worker::{Command, Described, Legacy, Snapshot};
 
-/// The one worker there is.
+/// One worker, for those who want to see how work spreads.
 #[derive(Clone, Debug)]
-pub struct OneWorker(pub Post<Command>);
+pub struct Each {
+    /// `worker-0` …
+    pub name: String,
+    /// The core that it is kept on.
+    pub core: Option<usize>,
+    /// What it does.
+    pub state: State,
+    /// How often it has died.
+    pub deaths: u64,
+    /// Its open connections.
+    pub connections_open: u64,
+    /// All that it has accepted.
+    pub connections: u64,
+    /// Its requests.
+    pub requests: u64,
+}
 
-impl Workers for OneWorker {
+/// What a worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It serves.
+    Serving,
+    /// It is about to end.
+    Draining,
+    /// It has died, so long ago, and another one is about to take its place.
+    Restarting(Nanos),
+}
+
+impl State {
+    /// What it is called in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+            Self::Restarting(_) => "restarting",
+        }
+    }
+
+    /// All that [`State::name`] may say.
+    pub const NAMES: [&str; 3] = ["serving", "draining", "restarting"];
+}
+
+/// What a worker answered, and what is known of its former incarnations.
+struct Report {
+    berth: Berth,
+    snapshot: Option<Box<Snapshot>>,
+    legacy: Legacy,
+}
+
+impl Workers for Posts {
     fn look(&self) -> Answer<'_> {
         Box::pin(async {
-            let (asker, answer) = oneshot::channel();
-            self.0.send(Command::Snapshot(asker)).map_err(|_| NoAnswer::Gone)?;
-            let snapshot = answer.await.map_err(|_| NoAnswer::Gone)?;
-            Ok(View::of(*snapshot))
+            let reports = self.berths().into_iter().map(Report::of);
+            Ok(View::of(try_join_all(reports).await?))
         })
     }
 }
 
+impl Report {
+    async fn of(berth: Berth) -> Result<Self, NoAnswer> {
+        match in_time(Self::ask(&berth)).await {
+            Some(answer) => answer.map(|(snapshot, legacy)| Self { berth, snapshot, legacy }),
+            None => Err(NoAnswer::Late(berth.name)),
+        }
+    }
+
+    /// Its snapshot, if it is at work, and what was counted before.
+    async fn ask(berth: &Berth) -> Result<(Option<Box<Snapshot>>, Legacy), NoAnswer> {
+        let Some(post) = &berth.post else { return Ok((None, berth.legacy())) };
+        let (asker, answer) = oneshot::channel();
+        if post.send(Command::Snapshot(asker)).is_err() && !post.is_for_nobody() {
+            return Err(NoAnswer::Stuck(berth.name.clone()));
+        }
+        if let Ok(snapshot) = answer.await {
+            let legacy = berth.legacy();
+            // If it has died since, what it answered is part of what it left.
+            let lives = legacy.ended < berth.started;
+            return Ok((Some(snapshot).filter(|_| lives), legacy));
+        }
+        loop {
+            let legacy = berth.legacy();
+            if legacy.ended >= berth.started {
+                return Ok((None, legacy));
+            }
+            tokio::time::sleep(LAST_WORDS).await; // it is about to leave what it has counted
+        }
+    }
+}
+
+/// Between two looks whether a worker that is ending has left its numbers. It closes its connections before.
+const LAST_WORDS: Duration = Duration::from_millis(1);
+
+async fn in_time<F: Future>(answer: F) -> Option<F::Output> {
+    tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok()
+}
+
 impl View {
-    /// What a worker answered; made on the asker's thread.
-    fn of(snapshot: Snapshot) -> Self {
-        let Snapshot { counters, turned_away, glitched, core, requests, upstreams, draining, ring, .. } =
-            snapshot;
-        let details = requests.into_iter().map(|(tag, described)| (tag, details(&described))).collect();
-        Self { snapshot: core, details, counters, turned_away, glitched, upstreams, draining, ring }
+    /// What all workers answered; made on the asker's thread.
+    fn of(reports: Vec<Report>) -> Self {
+        let mut view = Self::default();
+        let mut cores = Vec::new();
+        for Report { berth, snapshot, legacy } in reports {
+            let mut counters = legacy.counters;
+            view.turned_away.add(&legacy.turned_away);
+            view.glitched.add(&legacy.glitched);
+            view.ring.add(&legacy.ring);
+            let mut state = State::Restarting(Nanos::ZERO);
+            if let Some(since) = berth.down_since {
+                state = State::Restarting(ring::precise() - since);
+            }
+            if let Some(snapshot) = snapshot {
+                let Snapshot { core, requests, upstreams, draining, .. } = *snapshot;
+                counters.add(&snapshot.counters);
+                view.turned_away.add(&snapshot.turned_away);
+                view.glitched.add(&snapshot.glitched);
+                view.ring.add(&snapshot.ring);
+                for (tag, described) in requests {
+                    view.details.entry(tag).or_insert_with(|| details(&described));
+                }
+                merge_upstreams(&mut view.upstreams, upstreams);
+                view.draining |= draining;
+                state = if draining { State::Draining } else { State::Serving };
+                cores.push(core);
+            }
+            view.workers.push(Each {
+                name: berth.name,
+                core: berth.core,
+                state,
+                deaths: berth.deaths,
+                connections_open: counters.connections_open,
+                connections: counters.connections_accepted,
+                requests: counters.requests,
+            });
+            view.counters.add(&counters);
+        }
+        view.snapshot = merge_core(cores);
+        view
+    }
+}
+
+/// The levels of all workers. Today each has its own: the first one's stand for all.
+fn merge_core(cores: Vec<Option<snapshot::Snapshot>>) -> Option<snapshot::Snapshot> {
+    cores.into_iter().flatten().next()
+}
+
+/// Workers have connections of their own to the same apiservers; one is well if it is for any of them: who has just
+/// begun has not asked yet.
+fn merge_upstreams(all: &mut Vec<upstream::Look>, of_worker: Vec<upstream::Look>) {
+    for look in of_worker {
+        match all.iter_mut().find(|known| known.server == look.server) {
+            Some(known) => {
+                known.healthy |= look.healthy;
+                known.http1_idle += look.http1_idle;
+                known.http1_unasked += look.http1_unasked;
+                known.http2 += look.http2;
+            }
+            None => all.push(look),
+        }
     }
 }
 

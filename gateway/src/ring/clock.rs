@@ -4,11 +4,12 @@
 //! core sees few different times, and reading the time costs nothing per request.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use usher_flowcontrol::units::Nanos;
 
-/// The time of this turn: nanoseconds since the Unix epoch as the wall clock told when the thread first asked,
+/// The time of this turn: nanoseconds since the Unix epoch as the wall clock told when the process first asked,
 /// carried on by the monotonic clock. Never runs backwards.
 #[must_use]
 pub fn now() -> Nanos {
@@ -88,16 +89,23 @@ struct Clock {
     turn_wall: Cell<Option<i64>>,
 }
 
+/// One scale for all threads, whenever each began: the wall clock may have been set meanwhile, and workers share levels.
+static ORIGIN: OnceLock<(Instant, Nanos)> = OnceLock::new();
+
+#[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the time")]
+fn origin() -> (Instant, Nanos) {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (Instant::now(), Nanos(i64::try_from(unix.as_nanos()).unwrap_or(0)))
+}
+
 thread_local! {
     static CLOCK: Clock = Clock::start();
 }
 
 impl Clock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks the machine for the time")]
     fn start() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let origin_unix = Nanos(i64::try_from(unix.as_nanos()).unwrap_or(0));
-        Self { origin: Instant::now(), origin_unix, turn_now: Cell::new(None), turn_wall: Cell::new(None) }
+        let (origin, origin_unix) = *ORIGIN.get_or_init(origin);
+        Self { origin, origin_unix, turn_now: Cell::new(None), turn_wall: Cell::new(None) }
     }
 
     fn read(&self) -> Nanos {

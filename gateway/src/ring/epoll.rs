@@ -32,17 +32,20 @@ pub(super) fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
             clock::turn();
             timer::fire();
             let turned = turns.as_mut().poll(cx);
+            if let Err(died) = ending::survived() {
+                return Poll::Ready(Err(died));
+            }
             flush(&tasks);
             if turned.is_pending() {
                 alarm.set(cx);
             }
-            turned
+            turned.map(Ok)
         })
         .await
     });
     drop(tasks);
     ending::forget();
-    Ok(done)
+    done
 }
 
 /// Wakes the runtime when the next timer is due.

@@ -27,6 +27,34 @@ pub struct Look {
     pub messages: u64,
 }
 
+impl Look {
+    /// With another ring's.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            enters,
+            completions,
+            overflows,
+            buffers_exhausted,
+            chunks_copied,
+            receives_paused,
+            sends,
+            sends_short,
+            sends_zero_copy,
+            messages,
+        } = other;
+        self.enters += enters;
+        self.completions += completions;
+        self.overflows += overflows;
+        self.buffers_exhausted += buffers_exhausted;
+        self.chunks_copied += chunks_copied;
+        self.receives_paused += receives_paused;
+        self.sends += sends;
+        self.sends_short += sends_short;
+        self.sends_zero_copy += sends_zero_copy;
+        self.messages += messages;
+    }
+}
+
 /// How this thread's ring stands.
 #[must_use]
 pub fn look() -> Look {

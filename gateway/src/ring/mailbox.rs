@@ -33,6 +33,12 @@ impl<T> Post<T> {
     pub fn send(&self, message: T) -> Result<(), Full<T>> {
         self.0.try_send(message).map_err(|error| Full(error.into_inner()))
     }
+
+    /// Whether there is nobody any more to take messages.
+    #[must_use]
+    pub fn is_for_nobody(&self) -> bool {
+        self.0.is_closed()
+    }
 }
 
 impl<T> Clone for Post<T> {

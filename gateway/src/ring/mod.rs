@@ -23,23 +23,26 @@ mod uring;
 
 pub use chunk::Chunk;
 pub use clock::{date, now, precise, wall};
-pub use ending::{AtEnd, at_end};
+pub use ending::{AtEnd, Died, at_end, die};
 pub use look::{Look, look};
 pub use mailbox::{Full, Mailbox, Post, mailbox};
 pub use outgoing::HIGH_WATER;
 pub use probe::{Choice, Unavailable, choose};
 pub use settings::{Io, Settings};
-pub use socket::{Listener, Stream, bind, connect, resolve};
+pub use socket::{Listener, Stream, bind, bind_shared, connect, resolve};
 pub use timer::{Sleep, Timer, sleep_until, within};
 
 use std::future::Future;
 use std::io;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt as _;
 
 /// Runs a worker's future, and what it spawns, on this thread until it is done. What was spawned and is not
 /// done by then is dropped.
 ///
 /// # Errors
-/// The operating system refused what a ring is made of.
+/// The operating system refused what a ring is made of; or [`Died`].
 pub fn run_with<T>(settings: &Settings, future: impl Future<Output = T>) -> io::Result<T> {
     let io = if settings.io == Io::Auto { probe::automatic() } else { settings.io };
     match io {
@@ -65,6 +68,15 @@ pub fn spawn(task: impl Future<Output = ()> + 'static) {
     if let Err(task) = uring::spawn(task) {
         tokio::task::spawn_local(task);
     }
+}
+
+/// [`spawn`] for a task without which the thread is of no use: if it panics, [`run`] ends with [`Died`].
+pub fn spawn_vital(task: impl Future<Output = ()> + 'static) {
+    spawn(async {
+        if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+            die("a task that it cannot do without has panicked");
+        }
+    });
 }
 
 /// hyper's way to [`spawn`].

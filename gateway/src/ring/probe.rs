@@ -90,7 +90,7 @@ fn test(settings: &Settings) -> Result<String, Unavailable> {
     let failed = |error| explain(&error);
     let socket = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
         .into_iter()
-        .find_map(|loopback| bind(SocketAddr::new(loopback, 0), false).ok())
+        .find_map(|loopback| bind(SocketAddr::new(loopback, 0)).ok())
         .ok_or_else(|| Unavailable {
             problem: "the self-test has no loopback address".to_owned(),
             remedy: "bring the interface lo up",

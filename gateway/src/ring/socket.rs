@@ -22,19 +22,50 @@ pub(super) const BACKLOG: i32 = 4096;
 /// for ever. Go's default, and so kube-apiserver's.
 const PROBE_AFTER: Duration = Duration::from_secs(15);
 
-/// A listening socket for any number of workers: with `shared`, further sockets may listen on the same address
-/// and the kernel spreads connections over them.
+/// A listening socket, alone on its address.
 ///
 /// # Errors
 /// As the operating system says: in use, not permitted, no such address.
-pub fn bind(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.set_nonblocking(true)?;
+pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = open(address)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// A listening socket for each of so many workers, all on one address: the kernel spreads connections over them. Port 0
+/// chooses one for all.
+///
+/// The first is bound as if it were alone and only then lets others in (Linux asks a socket when another one comes, not
+/// when it was bound): a second usher, of the same user, is refused and does not quietly take half of the connections.
+///
+/// # Errors
+/// As for [`bind`].
+pub fn bind_shared(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    if count <= 1 {
+        return Ok(vec![bind(address)?]);
+    }
+    let first = open(address)?;
+    first.bind(&address.into())?;
+    first.set_reuse_port(true)?;
+    first.listen(BACKLOG)?;
+    let chosen = first.local_addr()?;
+    let mut sockets = vec![first.into()];
+    for _ in 1..count {
+        let further = open(address)?;
+        further.set_reuse_port(true)?;
+        further.bind(&chosen)?;
+        further.listen(BACKLOG)?;
+        sockets.push(further.into());
+    }
+    Ok(sockets)
+}
+
+fn open(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// What every connection is set to. Connections inherit it from the socket that accepts them.

@@ -34,7 +34,7 @@ fn a_turn_has_one_time_and_a_sleep_ends_when_it_says() {
 #[test]
 fn a_hangup_is_seen_behind_unread_bytes_and_loses_none() {
     run(async {
-        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = socket.local_addr().unwrap();
         let listener = Listener::new(socket).unwrap();
         let mut client = TcpStream::connect(address).unwrap();
@@ -72,7 +72,7 @@ fn a_mailbox_wakes_from_another_thread() {
 #[test]
 fn what_is_put_is_sent_in_order_and_a_reader_that_stalls_is_seen() {
     run(async {
-        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = socket.local_addr().unwrap();
         let listener = Listener::new(socket).unwrap();
         let client = TcpStream::connect(address).unwrap();
@@ -106,7 +106,7 @@ fn what_is_put_is_sent_in_order_and_a_reader_that_stalls_is_seen() {
 #[test]
 fn a_connection_dropped_with_unsent_bytes_is_closed() {
     run(async {
-        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = socket.local_addr().unwrap();
         let listener = Listener::new(socket).unwrap();
         let client = TcpStream::connect(address).unwrap();

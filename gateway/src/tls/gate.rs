@@ -10,6 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use futures_util::future::{AbortHandle, Abortable};
@@ -29,6 +31,8 @@ pub struct Gate {
     /// By age.
     half_done: RefCell<BTreeMap<u64, AbortHandle>>,
     half_done_max: usize,
+    /// Of all workers.
+    half_done_in_all: Arc<AtomicU64>,
     next: Cell<u64>,
     delayed: Cell<u64>,
 }
@@ -39,11 +43,19 @@ impl Gate {
     /// With so many half done at most.
     #[must_use]
     pub fn new(half_done_max: usize) -> Rc<Self> {
+        Self::shared(half_done_max, Arc::default())
+    }
+
+    /// With so many half done at most, all workers together, which count them in `half_done_in_all`. A worker may have
+    /// one in any case; at the limit it cuts the oldest of its own.
+    #[must_use]
+    pub fn shared(half_done_max: usize, half_done_in_all: Arc<AtomicU64>) -> Rc<Self> {
         Rc::new(Self {
             turns: Semaphore::new(TURNS),
             taken: Cell::new(0),
             half_done: RefCell::default(),
             half_done_max: half_done_max.max(1),
+            half_done_in_all,
             next: Cell::new(0),
             delayed: Cell::new(0),
         })
@@ -94,12 +106,14 @@ impl Gate {
         let number = self.next.get();
         self.next.set(number + 1);
         let oldest = {
-            let mut all = self.half_done.borrow_mut();
-            let oldest = if all.len() >= self.half_done_max { all.pop_first() } else { None };
-            all.insert(number, handle);
+            let mut own = self.half_done.borrow_mut();
+            let before = self.half_done_in_all.fetch_add(1, Ordering::Relaxed);
+            let oldest = if before >= self.half_done_max as u64 { own.pop_first() } else { None };
+            own.insert(number, handle);
             oldest
         };
         if let Some((_, oldest)) = oldest {
+            self.half_done_in_all.fetch_sub(1, Ordering::Relaxed);
             oldest.abort();
         }
         let _entry = Entry { gate: self, number };
@@ -115,7 +129,9 @@ struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.gate.half_done.borrow_mut().remove(&self.number);
+        if self.gate.half_done.borrow_mut().remove(&self.number).is_some() {
+            self.gate.half_done_in_all.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -151,7 +167,8 @@ mod tests {
     #[test]
     fn the_oldest_goes_first() {
         ring::run(async {
-            let gate = Gate::new(2);
+            let in_all = Arc::new(AtomicU64::new(1)); // another worker has one
+            let gate = Gate::shared(3, Arc::clone(&in_all));
             let gone = Rc::new(RefCell::new(Vec::new()));
             for number in 0..4 {
                 let (gate, gone) = (Rc::clone(&gate), Rc::clone(&gone));
@@ -164,7 +181,7 @@ mod tests {
                 ring::sleep_until(ring::now() + Nanos::from_millis(1)).await;
             }
             assert_eq!(*gone.borrow(), [(0, None), (1, None)]);
-            assert_eq!(gate.half_done(), 2);
+            assert_eq!((gate.half_done(), in_all.load(Ordering::Relaxed)), (2, 3));
         })
         .unwrap();
     }

@@ -200,10 +200,10 @@ impl Upstream {
         let servers = settings.servers.iter().map(pool).collect();
         let upstream = Rc::new(Self { settings, servers, round: Cell::new(0), starved: Seldom::default() });
         for pool in &upstream.servers {
-            ring::spawn(health::watch_over(Rc::downgrade(&upstream), Rc::downgrade(pool)));
-            ring::spawn(http1::listen(Rc::downgrade(pool)));
+            ring::spawn_vital(health::watch_over(Rc::downgrade(&upstream), Rc::downgrade(pool)));
+            ring::spawn_vital(http1::listen(Rc::downgrade(pool)));
         }
-        ring::spawn(health::sweep(Rc::downgrade(&upstream)));
+        ring::spawn_vital(health::sweep(Rc::downgrade(&upstream)));
         upstream
     }
 

@@ -22,6 +22,7 @@ use super::command::Objects;
 use super::portion::Portion;
 use super::settings::Together;
 use super::uids;
+use super::vital::Vital;
 use crate::identity::Identity;
 use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
@@ -32,10 +33,10 @@ pub(super) type Controller = usher_flowcontrol::controller::Controller<Portion>;
 /// The core, and who waits for it.
 #[derive(Debug)]
 pub(super) struct Admission {
-    pub(super) controller: RefCell<Controller>,
+    pub(super) controller: Vital<Controller>,
     /// With whom the levels are shared; `None`: they are this worker's alone.
     together: Option<Together>,
-    book: RefCell<Book>,
+    book: Vital<Book>,
     /// Requests whose final seats are still held, the earliest end on top.
     lingering: RefCell<BinaryHeap<Reverse<(Nanos, LevelId, Ticket)>>>,
     /// What answers say they were classified as.
@@ -109,7 +110,6 @@ enum Heard {
 struct Book {
     lines: Vec<Line>,
     free: Vec<u32>,
-    waiting: usize,
 }
 
 #[derive(Debug, Default)]
@@ -144,9 +144,9 @@ impl Admission {
 
     fn empty(server_limit: Seats, together: Option<Together>) -> Self {
         Self {
-            controller: RefCell::new(Controller::empty(ring::now(), server_limit)),
+            controller: Vital::new(Controller::empty(ring::now(), server_limit)),
             together,
-            book: RefCell::default(),
+            book: Vital::new(Book::default()),
             lingering: RefCell::default(),
             uids: RefCell::default(),
             reschedule: Notify::new(),
@@ -216,8 +216,9 @@ impl Admission {
     }
 
     /// Requests that wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.book.borrow().waiting
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
+        self.book.borrow().lines.iter().filter(|line| line.parked.is_some()).count()
     }
 
     /// Every request that waits or executes, by tag.
@@ -464,8 +465,7 @@ impl Book {
         let Some((index, line)) = self.line(tag) else { return };
         line.described = None;
         line.generation = line.generation.wrapping_add(1);
-        let was_parked = line.parked.take().is_some();
-        self.waiting -= usize::from(was_parked);
+        line.parked = None;
         self.free.push(index);
     }
 
@@ -473,7 +473,6 @@ impl Book {
         let parked = Rc::<Parked>::default();
         if let Some((_, line)) = self.line(tag) {
             line.parked = Some(Rc::clone(&parked));
-            self.waiting += 1;
         }
         parked
     }
@@ -482,8 +481,7 @@ impl Book {
     fn give_up(&mut self, tag: u64, level: LevelId, ticket: Ticket) {
         let Some((_, line)) = self.line(tag) else { return };
         line.given_up = Some((level, ticket));
-        let was_parked = line.parked.take().is_some();
-        self.waiting -= usize::from(was_parked);
+        line.parked = None;
     }
 
     /// Who hears what became of a request that waited.
@@ -494,7 +492,6 @@ impl Book {
             return Some(Hearer::Nobody(level, ticket));
         }
         let parked = line.parked.take()?;
-        self.waiting -= 1;
         Some(Hearer::Parked(parked))
     }
 

@@ -5,17 +5,21 @@
 //! promised a share of what is still free: the first get all that is useful, later ones less, and those for whom
 //! nothing is left the 64 KiB that HTTP/2 begins with. They are slower with large bodies, not refused.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
 
-/// What is still free.
+use super::common::Common;
+
+/// The budget.
 #[derive(Debug)]
-pub(super) struct Ahead(Cell<u64>);
+pub(super) struct Ahead {
+    bytes: u64,
+    common: Arc<Common>,
+}
 
 /// A connection's window. Dropped, it is free again.
 #[derive(Debug)]
 pub(super) struct Window {
-    ahead: Rc<Ahead>,
+    common: Arc<Common>,
     taken: u64,
     bytes: u32,
 }
@@ -27,18 +31,19 @@ const SHARE: u64 = 64;
 pub(super) const WINDOW_MIN: u32 = 65_535;
 
 impl Ahead {
-    pub(super) fn new(bytes: u64) -> Rc<Self> {
-        Rc::new(Self(Cell::new(bytes)))
+    pub(super) fn new(bytes: u64, common: &Arc<Common>) -> Self {
+        Self { bytes, common: Arc::clone(common) }
     }
 
     /// A window for a new connection: `wanted` bytes at most; the smallest if memory is `tight`.
-    pub(super) fn window(self: &Rc<Self>, wanted: u32, tight: bool) -> Window {
-        let free = self.0.get();
-        let share = if tight { 0 } else { u32::try_from(free / SHARE).unwrap_or(u32::MAX) };
-        let bytes = share.min(wanted).max(WINDOW_MIN);
-        let taken = u64::from(bytes).min(free);
-        self.0.set(free - taken);
-        Window { ahead: Rc::clone(self), taken, bytes }
+    pub(super) fn window(&self, wanted: u32, tight: bool) -> Window {
+        let mut bytes = WINDOW_MIN;
+        let taken = self.common.ahead.take_part(self.bytes, |free| {
+            let share = if tight { 0 } else { u32::try_from(free / SHARE).unwrap_or(u32::MAX) };
+            bytes = share.min(wanted).max(WINDOW_MIN);
+            u64::from(bytes)
+        });
+        Window { common: Arc::clone(&self.common), taken, bytes }
     }
 }
 
@@ -51,7 +56,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.ahead.0.set(self.ahead.0.get() + self.taken);
+        self.common.ahead.give(self.taken);
     }
 }
 
@@ -64,18 +69,19 @@ mod tests {
     #[test]
     fn a_budget_is_shared_and_comes_back() {
         let budget = u64::from(256 * MIB);
-        let ahead = Ahead::new(budget);
+        let common = Common::new(2);
+        let ahead = Ahead::new(budget, &common);
         let windows: Vec<Window> = (0..5000).map(|_| ahead.window(4 * MIB, false)).collect();
         assert_eq!(windows[0].bytes(), 4 * MIB);
         assert!(windows.is_sorted_by_key(|window| std::cmp::Reverse(window.bytes())));
         assert_eq!(windows[4999].bytes(), WINDOW_MIN);
-        assert_eq!(ahead.0.get(), 0);
+        assert_eq!(common.ahead.get(), budget);
         let promised: u64 = windows.iter().map(|window| u64::from(window.bytes())).sum();
         assert!(promised <= budget + 5000 * u64::from(WINDOW_MIN));
         drop(windows);
-        assert_eq!(ahead.0.get(), budget);
+        assert_eq!(common.ahead.get(), 0);
         assert_eq!(ahead.window(4 * MIB, true).bytes(), WINDOW_MIN, "memory is tight");
         assert_eq!(ahead.window(1, false).bytes(), WINDOW_MIN);
-        assert_eq!(ahead.0.get(), budget);
+        assert_eq!(common.ahead.get(), 0);
     }
 }

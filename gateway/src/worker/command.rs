@@ -2,18 +2,22 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration};
 use usher_flowcontrol::snapshot;
 use usher_flowcontrol::units::Nanos;
 use usher_shards::Shared;
 
-use super::{Admit, Counters, Described, Glitched, Settings, TurnedAway, Worker, listen};
+#[cfg(debug_assertions)]
+use super::Sabotage;
+use super::{Admit, Counters, Described, Glitched, Listen, Settings, TurnedAway, Worker, listen};
 use crate::memory::Rung;
 use crate::observe::hdr;
 use crate::ring::{self, Full, Listener, Mailbox, Post};
@@ -27,7 +31,7 @@ pub enum Command {
     /// A level that workers shared has gone: forget it, once nothing is held there.
     Tidy,
     /// So many objects there are; the whole table, about once a minute.
-    Statistics(Vec<ObjectCount>),
+    Statistics(Arc<[ObjectCount]>),
     /// Go on with these empty histograms and hand over the full ones.
     Histograms(Box<hdr::Set>),
     /// Memory is so scarce. While it is, said again with each reading.
@@ -39,6 +43,9 @@ pub enum Command {
         /// After that, what is left is cut off.
         grace: Duration,
     },
+    /// Break on purpose. For tests: what is shipped has no such command.
+    #[cfg(debug_assertions)]
+    Break(Sabotage),
 }
 
 /// Flow control's objects.
@@ -102,31 +109,42 @@ pub fn spawn(settings: Settings) -> io::Result<Handle> {
     let addresses =
         settings.listeners.iter().map(|listen| listen.socket.local_addr()).collect::<io::Result<_>>()?;
     let (post, mailbox) = ring::mailbox();
-    let thread = std::thread::Builder::new().name(settings.name.clone()).spawn(move || {
-        if let Some(core) = settings.core
-            && !core_affinity::set_for_current(core)
-        {
-            tracing::warn!(worker = settings.name, core = core.id, "the kernel does not pin the worker");
-        }
-        let io = settings.io.clone();
-        ring::run_with(&io, work(settings, mailbox))?
-    })?;
+    let thread =
+        std::thread::Builder::new().name(settings.name.clone()).spawn(move || run(settings, mailbox))?;
     Ok(Handle { post, addresses, thread })
+}
+
+/// Works in this thread until it is told to [`Command::Drain`], or nobody can tell it anything any more.
+///
+/// # Errors
+/// Its ring cannot be set up, or fails; [`ring::Died`] if it cannot be trusted any more: a panic in the midst of it.
+pub fn run(settings: Settings, mailbox: Mailbox<Command>) -> io::Result<()> {
+    if let Some(core) = settings.core
+        && !core_affinity::set_for_current(core)
+    {
+        tracing::warn!(worker = settings.name, core = core.id, "the kernel does not pin the worker");
+    }
+    let io = settings.io.clone();
+    // Caught here, so that its connections do not end while something unwinds.
+    let work = AssertUnwindSafe(work(settings, mailbox)).catch_unwind();
+    ring::run_with(&io, work)?
+        .unwrap_or_else(|_| Err(io::Error::other(ring::Died("a panic in the worker's main loop"))))
 }
 
 /// A worker's life.
 async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Result<()> {
     let listeners = std::mem::take(&mut settings.listeners);
     let worker = Rc::new(Worker::new(settings));
-    for listen in listeners {
-        let listener = Listener::new(listen.socket)?;
-        ring::spawn(listen::accept(Rc::clone(&worker), listener, listen.tls));
+    for Listen { socket, tls } in listeners {
+        let listener = Listener::new(socket.try_clone()?)?;
+        drop(socket);
+        ring::spawn_vital(listen::accept(Rc::clone(&worker), listener, tls));
     }
     if let Admit::FlowControl(admission) = &worker.admit {
-        ring::spawn(Rc::clone(admission).keep_time());
-        ring::spawn(Rc::clone(admission).heed_others());
+        ring::spawn_vital(Rc::clone(admission).keep_time());
+        ring::spawn_vital(Rc::clone(admission).heed_others());
     }
-    ring::spawn(Rc::clone(&worker).watch_readers());
+    ring::spawn_vital(Rc::clone(&worker).watch_readers());
     let mut grace = None;
     while grace.is_none() {
         grace = match mailbox.next().await {
@@ -146,12 +164,6 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     }
 }
 
-impl From<Rung> for Command {
-    fn from(rung: Rung) -> Self {
-        Self::Memory(rung)
-    }
-}
-
 impl Worker {
     /// Does what is asked; `Some` if that is to end.
     fn obey(&self, command: Command) -> Option<Duration> {
@@ -168,7 +180,7 @@ impl Worker {
             }
             Command::Statistics(table) => {
                 let mut statistics = self.statistics.borrow_mut();
-                for row in table {
+                for row in table.iter() {
                     statistics.report(ring::now(), row.key.as_bytes(), row.count, row.average_size);
                 }
                 statistics.prune(ring::now());
@@ -183,6 +195,8 @@ impl Worker {
                 }
             }
             Command::Drain { grace } => return Some(grace),
+            #[cfg(debug_assertions)]
+            Command::Break(sabotage) => self.sabotaged(sabotage),
         }
         None
     }
@@ -194,14 +208,9 @@ impl Worker {
             }
             Admit::InFlight(_) => (None, Vec::new()),
         };
-        let counters = Counters {
-            handshakes_delayed: self.handshakes.delayed(),
-            handshakes_half_done: self.handshakes.half_done() as u64,
-            ..self.counters.copy()
-        };
         Snapshot {
             worker: self.settings.name.clone(),
-            counters,
+            counters: self.counters(),
             turned_away: self.turned_away.borrow().clone(),
             glitched: self.glitches.copy(),
             core,
@@ -209,6 +218,14 @@ impl Worker {
             upstreams: self.upstream.look(),
             ring: ring::look(),
             draining: self.drain.is_raised(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        Counters {
+            handshakes_delayed: self.handshakes.delayed(),
+            handshakes_half_done: self.handshakes.half_done() as u64,
+            ..self.counters.copy()
         }
     }
 

@@ -361,11 +361,10 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        let counters = &self.busy.0.worker.counters;
         if std::thread::panicking() {
-            counters.panics.add();
-            return;
+            return; // counted by whoever contains it
         }
+        let counters = &self.busy.0.worker.counters;
         match self.stage.get() {
             Stage::Waiting => counters.cancelled_waiting.add(),
             Stage::Arriving | Stage::Executing => counters.clients_gone.add(),

@@ -21,6 +21,11 @@ macro_rules! counters {
         }
 
         impl Counters {
+            /// With another worker's.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)+
+            }
+
             /// Every number another one, to see where each goes.
             #[cfg(test)]
             pub(crate) fn numbered() -> Self {
@@ -151,8 +156,26 @@ counters! {
     upgrades,
     /// Connections open now that were switched.
     tunnels_open,
-    /// Panics contained.
-    panics,
+    /// Panics that cost one request.
+    panics_requests,
+    /// Panics that cost one connection.
+    panics_connections,
+}
+
+impl Counters {
+    /// What is left of them when their worker has ended: it has nothing open any more.
+    #[must_use]
+    pub fn of_the_dead(self) -> Self {
+        Self {
+            connections_open: 0,
+            handshakes_half_done: 0,
+            stalled_answers: 0,
+            stalled_bytes: 0,
+            watches_open: 0,
+            tunnels_open: 0,
+            ..self
+        }
+    }
 }
 
 impl Counting {

@@ -14,6 +14,7 @@ use usher_flowcontrol::wait_limit;
 
 use super::admission::{Admission, Controller, Described, Entry, Seat, Waiting};
 use super::body::Pass;
+use super::common::Place;
 use super::reply::{self, Failure};
 use super::request::{Known, Refusal};
 use super::uids::Uids;
@@ -135,16 +136,20 @@ async fn seat(
     match admission.arrive(class, work, described, measured) {
         Entry::Seated(seat) => Ok(seat),
         Entry::TurnedAway(reason) => Err(Away::Core(reason)),
-        Entry::Waits(waiting) if admission.waiting() > worker.settings.limits.waiting => {
-            waiting.refuse(Reason::QueueFull, Outcome::TooManyWaiting);
-            Err(Away::TooManyWaiting)
+        Entry::Waits(waiting) => {
+            match worker.settings.common.place(|all| &all.waiting, worker.settings.limits.waiting) {
+                Some(place) => Box::pin(wait(waiting, wait_until, place)).await,
+                None => {
+                    waiting.refuse(Reason::QueueFull, Outcome::TooManyWaiting);
+                    Err(Away::TooManyWaiting)
+                }
+            }
         }
-        Entry::Waits(waiting) => Box::pin(wait(waiting, wait_until)).await,
     }
 }
 
 /// Boxed by its caller: few requests wait.
-async fn wait(mut waiting: Waiting, until: Option<Nanos>) -> Result<Box<Seat>, Away> {
+async fn wait(mut waiting: Waiting, until: Option<Nanos>, _place: Place) -> Result<Box<Seat>, Away> {
     let Some(until) = until else { return waiting.await.map_err(Away::Core) };
     tokio::select! {
         biased;

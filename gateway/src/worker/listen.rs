@@ -1,11 +1,15 @@
 //! Accepting connections: as many as there is room for, and on when descriptors run out.
 
 use std::io;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use usher_flowcontrol::units::Nanos;
 
+use super::common::Place;
 use super::{Worker, connection};
 use crate::memory::Rung;
 use crate::observe::logging::Seldom;
@@ -30,11 +34,13 @@ pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<A
             Ok(_) if worker.scarcity.is_at(Rung::Connections) => {
                 worker.counters.connections_refused_memory.add(); // dropped: closed
             }
-            Ok((stream, peer)) => {
-                let open = Open::new(&worker);
+            Ok((stream, peer, place)) => {
+                let open = Open::new(&worker, place);
                 let serving = connection::serve(Rc::clone(&worker), stream, peer, tls.clone());
                 ring::spawn(async move {
-                    serving.await;
+                    if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
+                        open.worker.counters.panics_connections.add();
+                    }
                     drop(open);
                 });
             }
@@ -55,21 +61,36 @@ pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<A
 }
 
 /// With too many connections, waits until one ends.
+///
+/// They are counted over all workers, and another one may take the last place while this one accepts: then what came
+/// waits here, accepted and not looked at, at most one for each listener.
 async fn accept_if_room(
     worker: &Worker,
     listener: &Listener,
-) -> io::Result<(ring::Stream, std::net::SocketAddr)> {
-    let room = || {
-        let open = usize::try_from(worker.counters.connections_open.get()).unwrap_or(usize::MAX);
-        worker.settings.limits.connections.saturating_sub(open)
-    };
-    if room() == 0 {
-        worker.counters.connections_refused_full.add();
-        while room() == 0 {
-            worker.room.notified().await;
-        }
+) -> io::Result<(ring::Stream, SocketAddr, Place)> {
+    let (common, max) = (&worker.settings.common, worker.settings.limits.connections);
+    let room = || max.saturating_sub(usize::try_from(common.connections.get()).unwrap_or(usize::MAX));
+    until_room(worker, || (room() > 0).then_some(())).await;
+    // Others accept, too.
+    let (stream, peer) = listener.accept_into((room() / common.workers).max(1)).await?;
+    let place = until_room(worker, || common.place(|all| &all.connections, max)).await;
+    Ok((stream, peer, place))
+}
+
+/// Asks until it is told something, after every connection that ends.
+async fn until_room<T>(worker: &Worker, ask: impl Fn() -> Option<T>) -> T {
+    if let Some(told) = ask() {
+        return told;
     }
-    listener.accept_into(room()).await
+    worker.counters.connections_refused_full.add();
+    loop {
+        let mut ended = std::pin::pin!(worker.settings.common.room.notified());
+        ended.as_mut().enable(); // what ends from here on is heard
+        if let Some(told) = ask() {
+            return told;
+        }
+        ended.await;
+    }
 }
 
 /// Errors of a connection that ended before it was accepted (`accept(2)`); the next one may be well.
@@ -87,19 +108,25 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// An open connection, counted.
-struct Open(Rc<Worker>);
+struct Open {
+    worker: Rc<Worker>,
+    /// Its place among all of the process.
+    place: Option<Place>,
+}
 
 impl Open {
-    fn new(worker: &Rc<Worker>) -> Self {
+    fn new(worker: &Rc<Worker>, place: Place) -> Self {
         worker.counters.connections_accepted.add();
         worker.counters.connections_open.add();
-        Self(Rc::clone(worker))
+        Self { worker: Rc::clone(worker), place: Some(place) }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.counters.connections_open.remove();
-        self.0.room.notify_waiters();
+        drop(self.place.take());
+        self.worker.counters.connections_open.remove();
+        self.worker.room.notify_waiters();
+        self.worker.settings.common.room.notify_waiters();
     }
 }

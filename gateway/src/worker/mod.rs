@@ -1,7 +1,7 @@
 //! A worker: one thread, one ring, one core of decisions, and all that happens between a client's bytes and an
 //! apiserver's.
 //!
-//! Threads talk to it by [`Command`]s; it shares nothing else. Rooms: [`listen`] and [`connection`] bring requests,
+//! Threads talk to it by [`Command`]s; it shares nothing else but counts ([`common`]). Rooms: [`listen`] and [`connection`] bring requests,
 //! [`request`] takes one through its steps, [`entrance`] and [`admission`] ask the core, [`body`], [`watch`] and
 //! [`upgrade`] are about what comes back, [`host`] ends what overruns, [`glitches`] those who misbehave.
 //!
@@ -14,6 +14,7 @@ mod audit;
 mod bells;
 mod body;
 mod command;
+mod common;
 mod connection;
 mod counters;
 mod entrance;
@@ -23,6 +24,7 @@ mod glitches;
 mod headers;
 mod host;
 mod inflight;
+mod legacy;
 mod listen;
 mod portion;
 mod quiet;
@@ -30,23 +32,31 @@ mod readers;
 mod reply;
 mod request;
 mod roster;
+#[cfg(debug_assertions)]
+mod sabotage;
 mod scarcity;
 mod settings;
 mod turned_away;
 mod uids;
 mod upgrade;
+mod vital;
 mod watch;
 
 pub use admission::Described;
 pub use bells::Bells;
-pub use command::{Command, Handle, ObjectCount, Objects, Snapshot, spawn};
+pub use command::{Command, Handle, ObjectCount, Objects, Snapshot, run, spawn};
+pub use common::Common;
 pub use counters::Counters;
 pub use glitches::{Glitch, Glitched, Glitches};
+pub use legacy::Legacy;
+#[cfg(debug_assertions)]
+pub use sabotage::Sabotage;
 pub use settings::{AdmissionSettings, Limits, Listen, Settings, Together};
 pub use turned_away::TurnedAway;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Notify;
 use usher_flowcontrol::estimate::Statistics;
@@ -54,6 +64,7 @@ use usher_flowcontrol::units::Nanos;
 use usher_flowcontrol::watches::Watches;
 
 use crate::observe::hdr::Recorder;
+use crate::ring;
 use crate::tls;
 use crate::upstream::Upstream;
 use admission::Admission;
@@ -91,11 +102,14 @@ struct Worker {
     /// How scarce memory is.
     scarcity: Scarcity,
     /// What HTTP/2 clients may send before it is asked for.
-    ahead: Rc<Ahead>,
+    ahead: Ahead,
     /// A connection has ended.
     room: Notify,
     /// The end is near.
     drain: Rc<Flag>,
+    /// Where something is to break next.
+    #[cfg(debug_assertions)]
+    sabotage: std::cell::Cell<Option<sabotage::Place>>,
 }
 
 /// Who decides.
@@ -112,7 +126,7 @@ impl Worker {
                 Admit::FlowControl(Rc::new(Admission::new(server_limit, together.take())))
             }
             AdmissionSettings::InFlight { reading_max, writing_max } => {
-                Admit::InFlight(InFlight::new(reading_max, writing_max))
+                Admit::InFlight(InFlight::new(reading_max, writing_max, &settings.common))
             }
         };
         Self {
@@ -124,13 +138,18 @@ impl Worker {
             glitches: Tally::new(settings.limits.glitches),
             watches: RefCell::default(),
             statistics: RefCell::default(),
-            handshakes: tls::Gate::new(settings.limits.handshakes),
+            handshakes: tls::Gate::shared(
+                settings.limits.handshakes,
+                Arc::clone(&settings.common.handshakes),
+            ),
             roster: Rc::default(),
             readers: Rc::default(),
             scarcity: Scarcity::new(),
-            ahead: Ahead::new(settings.limits.body_bytes_total),
+            ahead: Ahead::new(settings.limits.body_bytes_total, &settings.common),
             room: Notify::new(),
             drain: Rc::default(),
+            #[cfg(debug_assertions)]
+            sabotage: std::cell::Cell::default(),
             settings,
         }
     }
@@ -138,5 +157,15 @@ impl Worker {
     /// The time of a request that is not long-running.
     fn request_timeout(&self) -> Nanos {
         Nanos(i64::try_from(self.settings.request_timeout.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The last to go with a worker's thread, after its connections.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stalled_are(0, 0);
+        let mut legacy = self.settings.legacy.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = self.counters();
+        legacy.add(counters, &self.turned_away.borrow(), self.glitches.copy(), ring::look());
     }
 }

@@ -319,25 +319,50 @@ impl Worker {
     /// Sweeps for ever.
     pub(super) async fn watch_readers(self: Rc<Self>) {
         let limits = &self.settings.limits;
-        let budget = Budget {
-            grace: Nanos(i64::try_from(limits.slow_reader_grace.as_nanos()).unwrap_or(i64::MAX)),
-            answers: limits.stalled_streams,
-            bytes: limits.stalled_bytes,
-        };
+        let grace = Nanos(i64::try_from(limits.slow_reader_grace.as_nanos()).unwrap_or(i64::MAX));
         loop {
             if self.readers.answers.borrow().is_empty() {
                 self.note_swept(Swept::default());
                 self.readers.some.notified().await;
             }
             ring::sleep_until(ring::now() + SWEEP_EVERY).await;
+            let (answers, bytes) = (limits.stalled_streams as u64, limits.stalled_bytes);
+            let (others, of_others) = self.stalled_elsewhere();
+            let budget = Budget {
+                grace,
+                answers: usize::try_from(self.left(answers, others)).unwrap_or(usize::MAX),
+                bytes: self.left(bytes, of_others),
+            };
             self.note_swept(self.readers.sweep(ring::now(), &budget));
         }
     }
 
+    /// What of a limit other workers leave; this one's own part in any case, so that all come to theirs.
+    fn left(&self, limit: u64, others: u64) -> u64 {
+        limit.saturating_sub(others).max(self.settings.common.share(limit))
+    }
+
+    /// Stalled answers of other workers, and bytes held for them.
+    fn stalled_elsewhere(&self) -> (u64, u64) {
+        let (counters, common) = (&self.counters, &self.settings.common);
+        (
+            common.stalled_answers.get().saturating_sub(counters.stalled_answers.get()),
+            common.stalled_bytes.get().saturating_sub(counters.stalled_bytes.get()),
+        )
+    }
+
+    /// So many answers are stalled here, and so many bytes are held for them.
+    pub(super) fn stalled_are(&self, answers: u64, bytes: u64) {
+        let (counters, common) = (&self.counters, &self.settings.common);
+        common.stalled_answers.moved(counters.stalled_answers.get(), answers);
+        common.stalled_bytes.moved(counters.stalled_bytes.get(), bytes);
+        counters.stalled_answers.set(answers);
+        counters.stalled_bytes.set(bytes);
+    }
+
     fn note_swept(&self, swept: Swept) {
         let counters = &self.counters;
-        counters.stalled_answers.set(swept.stalled as u64);
-        counters.stalled_bytes.set(swept.bytes);
+        self.stalled_are(swept.stalled as u64, swept.bytes);
         counters.stalled_cut_answers.add_many(swept.cut_for_answers as u64);
         counters.stalled_cut_bytes.add_many(swept.cut_for_bytes as u64);
         counters.stalled_released.add_many(swept.released.len() as u64);

@@ -44,6 +44,12 @@ impl Failure {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
     }
 
+    /// 500: a mistake of ours, and the end of this request alone. In the words of kube-apiserver.
+    pub(super) fn panicked() -> Self {
+        let message = "This request caused usher to panic. Look in the logs for details.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
     /// 502, 503 or 504: no answer from an apiserver.
     pub(super) fn of_upstream(code: StatusCode, message: &str) -> Self {
         let reason = match code {

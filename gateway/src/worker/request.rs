@@ -3,8 +3,10 @@
 //! Steps, in kube-apiserver's order: well-formed? attributes, deadline, who is asking, where it belongs, what it
 //! costs, seats; then the apiserver. What is refused on the way is answered here, in kube-apiserver's words.
 
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
+use futures_util::FutureExt as _;
 use http::header::{ACCEPT, CONNECTION, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
@@ -49,8 +51,15 @@ pub(super) type Refusal = Answer;
 /// Answers a request. Being dropped means that the client has left: then everything held is given back.
 pub(super) async fn serve(client: Rc<Client>, request: Parcel) -> Answer {
     let progress = client.begin();
+    #[cfg(debug_assertions)]
+    client.worker.breaks_at(super::sabotage::Place::Connection);
     let version = request.version();
-    let mut answer = answer(&client, request, &progress).await;
+    let answered = AssertUnwindSafe(answer(&client, request, &progress)).catch_unwind().await;
+    let mut answer = answered.unwrap_or_else(|_| {
+        // What it held came back while it unwound.
+        client.worker.counters.panics_requests.add();
+        Box::new(Failure::panicked().respond(&http::HeaderMap::new()))
+    });
     let switches = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     if client.worker.drain.is_raised() && version < Version::HTTP_2 && !switches {
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -99,6 +108,8 @@ async fn answer(client: &Rc<Client>, mut request: Parcel, progress: &Progress) -
     if uids.is_some() && known.info.verb() != "watch" {
         request.body_mut().want_lines(headers::NOT_RELAYED);
     }
+    #[cfg(debug_assertions)]
+    worker.breaks_at(super::sabotage::Place::Request);
     let accept = request.headers().get(ACCEPT).cloned();
     let mut answer = match execute(&known, pass, request).await {
         Ok(answer) => answer,

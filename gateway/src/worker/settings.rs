@@ -1,7 +1,7 @@
 //! What a worker is told when it starts.
 
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use usher_flowcontrol::units::Seats;
@@ -15,11 +15,20 @@ use crate::ring;
 use crate::tls;
 use crate::upstream;
 
+use super::common::Common;
+use super::legacy::Legacy;
+
 /// Everything a worker starts with. What may change later comes as a [`super::Command`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Name of the thread, and of the worker in the log.
     pub name: String,
+    /// Its place among the workers, from 0.
+    pub index: usize,
+    /// What it shares with them.
+    pub common: Arc<Common>,
+    /// Where it leaves what it has counted when it ends.
+    pub legacy: Arc<Mutex<Legacy>>,
     /// The core to stay on; `None`: wherever the kernel likes.
     pub core: Option<core_affinity::CoreId>,
     /// How its I/O is done.
@@ -51,10 +60,10 @@ pub struct Settings {
 }
 
 /// A socket that listens.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Listen {
-    /// Bound and listening.
-    pub socket: TcpListener,
+    /// Bound and listening. Whoever holds it keeps the connections that wait in the kernel, if the worker dies.
+    pub socket: Arc<TcpListener>,
     /// TLS; `None`: plain HTTP.
     pub tls: Option<Arc<tls::Server>>,
 }
@@ -89,11 +98,12 @@ pub struct Together {
     pub bells: Bells,
 }
 
-/// What clients may take up of one worker. Every limit has a default with a reason.
+/// What clients may take up. Every limit has a default with a reason. Those of connections, waiting requests, bytes ahead,
+/// half-done handshakes and stalled answers are the process's: workers count together ([`Common`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections. With more, nobody is accepted until one ends: the kernel's backlog waits. A cluster of
-    /// 5 000 nodes has some 15 000 (kubelet, proxy, agents), shared by the workers.
+    /// 5 000 nodes has some 15 000 (kubelet, proxy, agents).
     pub connections: usize,
     /// TLS handshakes that we have answered once and that are not complete. With more, the oldest goes. A core
     /// does some thousands a second and a client takes a round trip to go on, so even in a storm of honest ones some
@@ -170,6 +180,9 @@ impl Settings {
     ) -> Self {
         Self {
             name: "worker-0".to_owned(),
+            index: 0,
+            common: Common::new(1),
+            legacy: Arc::default(),
             core: None,
             io: ring::Settings::default(),
             listeners,

@@ -25,6 +25,20 @@ impl TurnedAway {
         }
     }
 
+    /// With another worker's.
+    pub fn add(&mut self, other: &Self) {
+        self.others += other.others;
+        for (labels, count) in &other.kinds {
+            if let Some(sum) = self.kinds.get_mut(labels) {
+                *sum += count;
+            } else if self.kinds.len() < KINDS_MAX {
+                self.kinds.insert(labels.clone(), *count);
+            } else {
+                self.others += count;
+            }
+        }
+    }
+
     /// Every kind and its count.
     pub fn each(&self) -> impl Iterator<Item = (&RequestLabels, u64)> {
         self.kinds.iter().map(|(labels, count)| (labels, *count))

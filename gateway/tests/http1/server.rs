@@ -53,7 +53,7 @@ pub(crate) const LIMITS: Limits = Limits { bytes: 4096, lines: 32 };
 
 impl Server {
     pub(crate) fn start(speaker: Speaker) -> Self {
-        let socket = ring::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let socket = ring::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = socket.local_addr().unwrap();
         let logs = Logs::default();
         let shared = Arc::clone(&logs);

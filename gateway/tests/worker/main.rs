@@ -4,6 +4,8 @@
 
 mod admission;
 mod bytes;
+#[cfg(debug_assertions)]
+mod crew;
 mod drain;
 mod failures;
 mod goaway;

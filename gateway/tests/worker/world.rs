@@ -60,6 +60,24 @@ pub(crate) fn speaker() -> Speaker {
     }
 }
 
+/// A worker with one seat, in front of that apiserver, that listens to nothing yet.
+pub(crate) fn settings(stub: &Stub) -> Settings {
+    let authenticator = Arc::new(Authenticator::new(&Options::default()).unwrap());
+    let server: Server = format!("http://{}", stub.address).parse().unwrap();
+    let mut settings = Settings::new(
+        Vec::new(),
+        authenticator,
+        upstream::Settings::new(vec![server], None),
+        AdmissionSettings::FlowControl { server_limit: Seats(1), together: None },
+    );
+    settings.upstream.http1 = speaker();
+    settings.http1 = speaker();
+    settings.io.io = std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().unwrap());
+    let flags = std::env::var("USHER_TEST_FLAGS").unwrap_or_default();
+    settings.io.registered_files = flags.contains("--ring-registered-files").then_some(1024);
+    settings
+}
+
 /// One seat; whoever does not get it waits, ten at most.
 pub(crate) fn one_seat() -> Objects {
     let level = serde_json::json!({
@@ -96,20 +114,9 @@ impl World {
 
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let stub = Stub::start().await;
-        let authenticator = Arc::new(Authenticator::new(&Options::default()).unwrap());
-        let server: Server = format!("http://{}", stub.address).parse().unwrap();
-        let socket = usher::ring::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
-        let mut settings = Settings::new(
-            vec![Listen { socket, tls: None }],
-            authenticator,
-            upstream::Settings::new(vec![server], None),
-            AdmissionSettings::FlowControl { server_limit: Seats(1), together: None },
-        );
-        settings.upstream.http1 = speaker();
-        settings.http1 = speaker();
-        settings.io.io = std::env::var("USHER_TEST_IO").map_or(Io::Auto, |name| name.parse().unwrap());
-        let flags = std::env::var("USHER_TEST_FLAGS").unwrap_or_default();
-        settings.io.registered_files = flags.contains("--ring-registered-files").then_some(1024);
+        let mut settings = settings(&stub);
+        let socket = usher::ring::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        settings.listeners.push(Listen { socket: Arc::new(socket), tls: None });
         change(&mut settings);
         let worker = worker::spawn(settings).unwrap();
         worker.send(Command::Configure(Arc::new(one_seat()))).unwrap();

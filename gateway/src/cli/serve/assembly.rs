@@ -1,18 +1,21 @@
 //! From options to what each room is started with.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use core_affinity::CoreId;
 use usher_flowcontrol::units::Seats;
 
 use crate::config::objects::{Followed, Source};
 use crate::config::options::{Limits, Options};
 use crate::coordinator::{self, Configuration};
+use crate::crew::cores::{self, Places};
+use crate::crew::{Member, Posts};
 use crate::identity::{self, Authenticator, FrontProxyOptions};
 use crate::observe::hdr;
 use crate::observe::hdr::files::Keep;
 use crate::reload::Reload;
-use crate::ring::{self, Post};
+use crate::ring;
 use crate::worker::{self, AdmissionSettings, Command, Listen};
 use crate::{tls, upstream};
 
@@ -65,7 +68,8 @@ impl Rooms {
         &self,
         options: &Options,
         memory: Option<u64>,
-    ) -> Result<worker::Settings, String> {
+        workers: usize,
+    ) -> worker::Settings {
         let flow_control = &options.flow_control;
         let (reading, writing) =
             (flow_control.max_requests_inflight, flow_control.max_mutating_requests_inflight);
@@ -82,38 +86,52 @@ impl Rooms {
         upstream.handshake_timeout = options.upstream.upstream_connect_timeout;
         upstream.http1 = options.observation.http1;
         upstream.http2 = options.upstream.upstream_http2;
-        let listeners = self.listeners(options)?;
-        Ok(worker::Settings {
-            core: core(options),
+        upstream.idle_connections_max = (upstream.idle_connections_max / workers).max(IDLE_LEAST);
+        worker::Settings {
             http1: options.observation.http1,
             limits: limits(&options.limits, memory),
             request_timeout: flow_control.request_timeout,
             watch_quiet: flow_control.watch_quiet_period,
             watch_initialised_max: flow_control.watch_init_timeout,
             consistent_reads: options.upstream.upstream_consistent_reads,
-            ..worker::Settings::new(listeners, Arc::clone(&self.authenticator), upstream, admission)
-        })
+            ..worker::Settings::new(Vec::new(), Arc::clone(&self.authenticator), upstream, admission)
+        }
     }
 
-    fn listeners(&self, options: &Options) -> Result<Vec<Listen>, String> {
+    /// Sockets, the same for each of so many workers.
+    fn listeners(&self, options: &Options, workers: usize) -> Result<Vec<Vec<Listen>>, String> {
         let serving = &options.serving;
-        let mut listeners = Vec::new();
+        let mut listeners = vec![Vec::new(); workers];
         if let Some(tls) = &self.server {
             let flags = ["--bind-address", "--secure-port"];
-            listeners.push(listen(serving.bind_address, serving.secure_port, Some(Arc::clone(tls)), flags)?);
+            let sockets = listen(serving.bind_address, serving.secure_port, workers, flags)?;
+            for (of_worker, socket) in listeners.iter_mut().zip(sockets) {
+                of_worker.push(Listen { socket, tls: Some(Arc::clone(tls)) });
+            }
         }
         if let Some(port) = serving.insecure_port {
             let flags = ["--insecure-bind-address", "--insecure-port"];
-            listeners.push(listen(serving.insecure_bind_address, port, None, flags)?);
+            let sockets = listen(serving.insecure_bind_address, port, workers, flags)?;
+            for (of_worker, socket) in listeners.iter_mut().zip(sockets) {
+                of_worker.push(Listen { socket, tls: None });
+            }
         }
         Ok(listeners)
     }
 
-    pub(super) fn coordinator_settings(
+    /// What each worker has for itself.
+    pub(super) fn members(
         &self,
         options: &Options,
-        post: Post<Command>,
-    ) -> coordinator::Settings {
+        cores: &[Option<CoreId>],
+        feeds: Vec<hdr::Feed>,
+    ) -> Result<Vec<Member>, String> {
+        let listeners = self.listeners(options, cores.len())?;
+        let own = listeners.into_iter().zip(cores).zip(feeds);
+        Ok(own.map(|((listeners, core), feed)| Member { listeners, core: *core, hdr: Some(feed) }).collect())
+    }
+
+    pub(super) fn coordinator_settings(&self, options: &Options, posts: Posts) -> coordinator::Settings {
         let fetch_keys = options.authentication.service_account_key_file.is_empty();
         coordinator::Settings {
             upstreams: options.upstream.upstream.clone(),
@@ -122,7 +140,7 @@ impl Rooms {
             groups: options.upstream.upstream_groups.clone(),
             keys_for: fetch_keys.then(|| Arc::clone(&self.authenticator)),
             issuer_too: options.authentication.service_account_issuer.is_empty(),
-            statistics_for: options.flow_control.enable_priority_and_fairness.then_some(post),
+            statistics_for: options.flow_control.enable_priority_and_fairness.then_some(posts),
         }
     }
 
@@ -156,14 +174,27 @@ pub(super) fn hdr_settings(options: &Options, io: ring::Io) -> Result<hdr::Setti
     Ok(hdr::Settings { interval: given.hdr_log_interval, log, uring: io == ring::Io::Uring })
 }
 
-/// How a worker is asked for its histograms.
-pub(super) fn hdr_ask(post: Post<Command>) -> hdr::Ask {
-    Box::new(move |fresh| post.send(Command::Histograms(fresh)).is_ok())
+/// How each worker is asked for its histograms.
+pub(super) fn hdr_asks(posts: &Posts) -> Vec<hdr::Ask> {
+    let ask = |worker| {
+        let posts = posts.clone();
+        Box::new(move |fresh| posts.send(worker, Command::Histograms(fresh))) as hdr::Ask
+    };
+    (0..posts.count()).map(ask).collect()
 }
 
-/// The core to keep the worker on. The last one: interrupts usually go to the first.
-pub(super) fn core(options: &Options) -> Option<core_affinity::CoreId> {
-    core_affinity::get_core_ids().filter(|_| options.observation.pin_worker)?.pop()
+/// The core of each worker.
+pub(super) fn cores(options: &Options) -> Result<Vec<Option<CoreId>>, String> {
+    let given = &options.workers;
+    let Places { cores, crowded } = cores::place(given.workers, &given.exclude_cores, given.pin_worker)
+        .map_err(|error| error.to_string())?;
+    if crowded {
+        tracing::warn!(
+            workers = cores.len(),
+            "there are more workers than cores: they take turns, which serves nobody; lower --workers"
+        );
+    }
+    Ok(cores)
 }
 
 fn identity_options(options: &Options) -> identity::Options {
@@ -217,17 +248,19 @@ fn client(options: &Options) -> Result<Option<Arc<tls::Client>>, String> {
 fn listen(
     address: IpAddr,
     port: u16,
-    tls: Option<Arc<tls::Server>>,
+    workers: usize,
     [address_flag, port_flag]: [&str; 2],
-) -> Result<Listen, String> {
-    let socket = ring::bind(SocketAddr::new(address, port), false).map_err(|error| {
+) -> Result<impl Iterator<Item = Arc<TcpListener>>, String> {
+    let sockets = ring::bind_shared(SocketAddr::new(address, port), workers).map_err(|error| {
         format!(
             "{address_flag}={address} {port_flag}={port}: {error}; give another, port 0 chooses a free one"
         )
     })?;
-    Ok(Listen { socket, tls })
+    Ok(sockets.into_iter().map(Arc::new))
 }
 
+/// Unused connections to an apiserver that a worker may keep, however many workers there are: enough for the bursts of one.
+const IDLE_LEAST: usize = 32;
 /// What is held for stalled answers is this part of all memory at most.
 const STALLED_PART: u64 = 8;
 /// What is taken ahead of bodies is this part of all memory at most.

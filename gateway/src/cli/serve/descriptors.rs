@@ -7,15 +7,18 @@
 
 /// One of so many descriptors is not for clients.
 const RESERVE_PART: u64 = 4;
-/// And so many at least: rings, listeners, the files and watches of a process that does nothing are some forty.
+/// And so many at least: ring, listeners, the files and watches of a process that does nothing are some forty.
 const RESERVE_LEAST: u64 = 48;
+/// And so many for each further worker: its ring, its sockets, twice, and its first connections to apiservers.
+const RESERVE_WORKER: u64 = 12;
 /// So many clients are let in however low the limit is.
 const CONNECTIONS_LEAST: u64 = 16;
 
-/// Raises the limit. Returns how many connections clients may have of the `wanted` ones, and warns if that is fewer.
-pub(super) fn raise(wanted: usize) -> usize {
+/// Raises the limit. Returns how many connections clients of so many workers may have of the `wanted` ones, and warns if
+/// that is fewer.
+pub(super) fn raise(wanted: usize, workers: usize) -> usize {
     let Some(descriptors) = raised() else { return wanted };
-    let connections = for_clients(descriptors).min(wanted);
+    let connections = for_clients(descriptors, workers).min(wanted);
     if connections < wanted {
         tracing::warn!(
             descriptors,
@@ -28,8 +31,9 @@ pub(super) fn raise(wanted: usize) -> usize {
     connections
 }
 
-fn for_clients(descriptors: u64) -> usize {
-    let reserve = (descriptors / RESERVE_PART).max(RESERVE_LEAST);
+fn for_clients(descriptors: u64, workers: usize) -> usize {
+    let least = RESERVE_LEAST + RESERVE_WORKER * (workers as u64).saturating_sub(1);
+    let reserve = (descriptors / RESERVE_PART).max(least);
     let connections = descriptors.saturating_sub(reserve).max(CONNECTIONS_LEAST);
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
@@ -56,7 +60,8 @@ mod tests {
         for (descriptors, connections) in
             [(0, 16), (64, 16), (256, 192), (1024, 768), (20_000, 15_000), (1 << 20, 786_432)]
         {
-            assert_eq!(for_clients(descriptors), connections, "{descriptors}");
+            assert_eq!(for_clients(descriptors, 1), connections, "{descriptors}");
         }
+        assert_eq!(for_clients(256, 4), 256 - 84);
     }
 }

@@ -1,7 +1,7 @@
 //! `usher serve`: puts the rooms together, says what was chosen, and waits for the end.
 //!
 //! Everything that can be refused is looked at before the first thread starts. The admin port opens last, so
-//! whoever is told that usher is ready finds a worker that has its configuration.
+//! whoever is told that usher is ready finds workers that have their configuration.
 
 mod assembly;
 mod descriptors;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use crate::config::objects::FOLDER_POLL;
 use crate::config::options::Options;
 use crate::coordinator;
+use crate::crew::{self, Crew, Order};
 use crate::memory::{self, Limit};
-use crate::observe::{self, OneWorker, Process, hdr, logging};
+use crate::observe::{self, Process, hdr, logging};
 use crate::reload::Watch;
 use crate::ring;
-use crate::worker;
 use assembly::Rooms;
-use signals::Ending;
+use signals::{Ending, Signals};
 
 /// Serves until a signal says stop.
 pub(super) fn run(options: &Options) -> ExitCode {
@@ -28,6 +28,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
         Ok(flush) => flush,
         Err(problem) => return super::failed(&problem),
     };
+    logging::panics();
     let code = match start(options) {
         Ok(running) => match running.until_the_end() {
             Ok(()) => ExitCode::SUCCESS,
@@ -47,16 +48,19 @@ fn failed(problem: &str) -> ExitCode {
 
 /// All threads are at work.
 struct Running {
-    worker: worker::Handle,
+    crew: Crew,
     histograms: hdr::Handle,
     /// Follows the files; told of SIGHUP.
     watch: Watch,
+    signals: Signals,
     grace: std::time::Duration,
 }
 
 /// Looks at everything, then starts everything. Errors name the flag or the file, and what to do.
 fn start(options: &Options) -> Result<Running, String> {
-    let connections = descriptors::raise(options.limits.max_connections);
+    let signals = Signals::listen().map_err(|error| format!("signals: {error}"))?;
+    let cores = assembly::cores(options)?;
+    let connections = descriptors::raise(options.limits.max_connections, cores.len());
     let rooms = Rooms::furnish(options)?;
     let admin = observe::server::bind(options.observation.admin_bind_address)?;
     let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
@@ -73,30 +77,32 @@ fn start(options: &Options) -> Result<Running, String> {
     let io = ring::choose(&ring_settings).map_err(|unavailable| unavailable.to_string())?;
     tracing::info!(io = io.io.name(), reason = io.reason, "way of I/O");
     let hdr_settings = assembly::hdr_settings(options, io.io)?;
-    let (mut feeds, filled) = hdr::feeds(1);
-    let mut worker_settings = rooms.worker_settings(options, memory_limit)?;
-    worker_settings.hdr = feeds.pop();
-    worker_settings.io = io.settings(ring_settings);
-    worker_settings.limits.connections = connections;
-    let worker = worker::spawn(worker_settings).map_err(thread)?;
-    let histograms =
-        hdr::start(hdr_settings, filled, vec![assembly::hdr_ask(worker.post())]).map_err(thread)?;
+    let (feeds, filled) = hdr::feeds(cores.len());
+    let mut worker = rooms.worker_settings(options, memory_limit, cores.len());
+    worker.io = io.settings(ring_settings);
+    worker.limits.connections = connections;
+    let members = rooms.members(options, &cores, feeds)?;
+    let crew = crew::start(crew::Settings { worker, members, bury: Box::new(|_| {}) }).map_err(thread)?;
+    let posts = crew.posts();
+    let histograms = hdr::start(hdr_settings, filled, assembly::hdr_asks(&posts)).map_err(thread)?;
+    let tight = posts.clone();
     let process = Process {
         io,
         files: rooms.files(),
         authenticator: Arc::clone(&rooms.authenticator),
         hdr: Some(histograms.desk()),
-        memory: memory::start(limit, worker.post()).map_err(thread)?,
+        memory: memory::start(limit, move |rung| tight.tell(&Order::Memory(rung)).is_empty())
+            .map_err(thread)?,
     };
 
-    rooms.configuration.connect(worker.post());
+    rooms.configuration.connect(posts.clone());
     rooms.configuration.put_in_force(&rooms.objects.current());
     let watch = Watch::start(process.files.clone(), FOLDER_POLL).map_err(thread)?;
-    let control = rooms.coordinator_settings(options, worker.post());
+    let control = rooms.coordinator_settings(options, posts.clone());
     coordinator::start(control).map_err(|error| format!("the control thread cannot be started: {error}"))?;
-    observe::server::start(admin, OneWorker(worker.post()), process).map_err(thread)?;
-    announce(options, &rooms, worker.addresses(), admin_address);
-    Ok(Running { worker, histograms, watch, grace: options.serving.shutdown_grace_period })
+    observe::server::start(admin, posts, process).map_err(thread)?;
+    announce(options, &rooms, crew.addresses(), admin_address, &cores);
+    Ok(Running { crew, histograms, watch, signals, grace: options.serving.shutdown_grace_period })
 }
 
 /// What was chosen, in lines for people whose fields programs can read.
@@ -105,12 +111,14 @@ fn announce(
     rooms: &Rooms,
     addresses: &[std::net::SocketAddr],
     admin: std::net::SocketAddr,
+    cores: &[Option<core_affinity::CoreId>],
 ) {
     let mut addresses = addresses.iter().map(ToString::to_string);
     let secure = options.serving.tls_cert_file.as_ref().and_then(|_| addresses.next());
     let insecure = addresses.next();
-    let core = assembly::core(options).map(|core| core.id);
-    tracing::info!(secure, insecure, admin = %admin, core, "listening");
+    let ids: Vec<String> = cores.iter().flatten().map(|core| core.id.to_string()).collect();
+    let (workers, cores) = (cores.len(), (!ids.is_empty()).then(|| ids.join(",")));
+    tracing::info!(secure, insecure, admin = %admin, workers, cores, "listening");
     for upstream in &options.upstream.upstream {
         let certificate = options.upstream.proxy_client_cert_file.as_deref();
         let certificate = certificate.map(|path| path.display().to_string());
@@ -138,10 +146,10 @@ fn announce(
 }
 
 impl Running {
-    /// Until a signal says stop and the worker has drained, or the worker ends by itself.
+    /// Until a signal says stop and the workers have drained, or cannot go on.
     fn until_the_end(self) -> Result<(), String> {
-        let Self { worker, histograms, watch, grace } = self;
-        let ending = signals::wait(worker, &watch, grace).map_err(|error| format!("signals: {error}"))?;
+        let Self { crew, histograms, watch, signals, grace } = self;
+        let ending = signals.wait(crew, &watch, grace);
         histograms.finish();
         match ending {
             Ending::Drained => {
@@ -149,8 +157,7 @@ impl Running {
                 Ok(())
             }
             Ending::CutShort => Err("ended before everything was drained: a second signal came".into()),
-            Ending::ByItself(Ok(())) => Err("the worker has ended by itself".into()),
-            Ending::ByItself(Err(error)) => Err(format!("the worker has ended: {error}")),
+            Ending::ByItself(why) => Err(why),
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::crew::Crew;
 use crate::reload::Watch;
-use crate::worker::{Command, Handle};
 
 /// How it ended.
 #[derive(Debug)]
@@ -16,51 +16,55 @@ pub(super) enum Ending {
     Drained,
     /// A second signal came first.
     CutShort,
-    /// Nobody asked.
-    ByItself(io::Result<()>),
+    /// Otherwise, and why.
+    ByItself(String),
 }
 
-/// Handles signals until the worker has ended.
-pub(super) fn wait(worker: Handle, watch: &Watch, grace: Duration) -> io::Result<Ending> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let mut hangup = signal(SignalKind::hangup())?;
-        let post = worker.post();
-        let mut ended = end_of(worker)?;
-        let mut draining = false;
-        loop {
-            let name = tokio::select! {
-                result = &mut ended => {
-                    let result = result.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-                    return Ok(if draining && result.is_ok() { Ending::Drained } else { Ending::ByItself(result) });
-                }
-                _ = hangup.recv() => {
-                    tracing::info!(signal = "SIGHUP", "reading all files again");
-                    watch.check_now();
-                    continue;
-                }
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
-            };
-            if draining {
-                return Ok(Ending::CutShort);
-            }
-            draining = true;
-            tracing::info!(signal = name, ?grace, "draining");
-            if post.send(Command::Drain { grace }).is_err() {
-                return Ok(Ending::ByItself(Err(io::Error::other("it takes no messages"))));
-            }
-        }
-    })
+/// Signals, heard from the moment that this is made: none that comes earlier than [`Signals::wait`] is lost, or kills.
+pub(super) struct Signals {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
 }
 
-/// Completed when the worker's thread ends; an error if it panicked.
-fn end_of(worker: Handle) -> io::Result<oneshot::Receiver<io::Result<()>>> {
-    let (sender, ended) = oneshot::channel();
-    std::thread::Builder::new().name("usher-join".into()).spawn(move || {
-        let _ = sender.send(worker.join());
-    })?;
-    Ok(ended)
+impl Signals {
+    /// Listens from now on.
+    pub(super) fn listen() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let inside = runtime.enter();
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        let hangup = signal(SignalKind::hangup())?;
+        drop(inside);
+        Ok(Self { runtime, terminate, interrupt, hangup })
+    }
+
+    /// Handles them until the workers have ended.
+    pub(super) fn wait(self, mut crew: Crew, watch: &Watch, grace: Duration) -> Ending {
+        let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
+        runtime.block_on(async {
+            let mut draining = false;
+            loop {
+                let name = tokio::select! {
+                    result = crew.ended() => {
+                        return result.map_or_else(Ending::ByItself, |()| Ending::Drained);
+                    }
+                    _ = hangup.recv() => {
+                        tracing::info!(signal = "SIGHUP", "reading all files again");
+                        watch.check_now();
+                        continue;
+                    }
+                    _ = terminate.recv() => "SIGTERM",
+                    _ = interrupt.recv() => "SIGINT",
+                };
+                if draining {
+                    return Ending::CutShort;
+                }
+                draining = true;
+                tracing::info!(signal = name, ?grace, "draining");
+                crew.drain(grace);
+            }
+        })
+    }
 }

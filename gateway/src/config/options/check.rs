@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Authentication, FlowControl, Histograms, Limits, Options, OptionsError, Serving, Upstream};
+use super::{
+    Authentication, FlowControl, Histograms, Limits, Options, OptionsError, Serving, Upstream, Workers,
+};
 
 /// A queue wait of a quarter of less than this rounds to nothing useful.
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -15,6 +17,7 @@ pub(super) fn all(options: &Options) -> Result<(), OptionsError> {
     upstream(&options.upstream, &mut faults);
     faults.extend(flow_control(&options.flow_control));
     limits(&options.limits, &mut faults);
+    workers(&options.workers, &mut faults);
     histograms(&options.histograms, &mut faults);
     if faults.is_empty() { Ok(()) } else { Err(OptionsError::Together(faults)) }
 }
@@ -160,6 +163,16 @@ fn limits(limits: &Limits, faults: &mut Vec<String>) {
     ];
     for (flag, _) in times.iter().filter(|(_, time)| time.is_zero()) {
         faults.push(format!("--{flag} must be more than 0"));
+    }
+}
+
+fn workers(workers: &Workers, faults: &mut Vec<String>) {
+    if !workers.exclude_cores.is_empty() && !workers.pin_worker {
+        faults.push(
+            "--exclude-cores needs --pin-worker: workers that are not kept on a core go wherever the kernel likes; \
+             without it, give usher a cpuset"
+                .into(),
+        );
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::values::{LogFormat, boolean, bytes, duration, limit, log_level};
+use crate::crew::cores::{Cores, Count};
 use crate::http1::Speaker;
 use crate::ring;
 use crate::upstream::{Http2, Server};
@@ -36,6 +37,9 @@ pub struct Options {
     /// What protects usher itself.
     #[command(flatten)]
     pub limits: Limits,
+    /// How many cores serve.
+    #[command(flatten)]
+    pub workers: Workers,
     /// How bytes come and go.
     #[command(flatten)]
     pub ring: Ring,
@@ -201,7 +205,7 @@ pub struct FlowControl {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
-    /// Clients' connections at a time
+    /// Clients' connections at a time, over all workers as all numbers of requests and connections here
     #[arg(long, value_name = "N", default_value_t = worker::Limits::default().connections)]
     pub max_connections: usize,
     /// Requests at a time on one HTTP/2 connection
@@ -255,18 +259,35 @@ pub struct Limits {
     pub max_glitches: u32,
 }
 
+/// How many cores serve: [`crate::crew`].
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Workers")]
+pub struct Workers {
+    /// Threads that serve: a number, or auto for one on each core that usher may use and that is not excluded (no more
+    /// than its control group's quota pays for)
+    #[arg(long, value_name = "auto|N", default_value = "1")]
+    pub workers: Count,
+    /// Cores to keep off: 0,2-3
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub exclude_cores: Vec<Cores>,
+    /// Keep each worker on one core, from the last that usher may use downwards
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub pin_worker: bool,
+}
+
 /// How bytes come and go. Defaults, and the reasons for them: [`ring::Settings`].
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "I/O")]
 pub struct Ring {
-    /// How the worker does its I/O: uring, epoll, or auto, which takes io_uring if a self-test passes
+    /// How workers do their I/O: uring, epoll, or auto, which takes io_uring if a self-test passes
     #[arg(long, value_name = "auto|uring|epoll", default_value = "auto")]
     pub io: ring::Io,
     /// Operations handed to the kernel in one call
     #[arg(long, value_name = "N", default_value_t = ring::Settings::default().entries,
         value_parser = clap::value_parser!(u32).range(8..=32_768))]
     pub ring_entries: u32,
-    /// Buffers to receive into, for all connections; a power of two
+    /// Buffers to receive into, for all connections of a worker; a power of two
     #[arg(long, value_name = "N", default_value_t = ring::Settings::default().buffers,
         value_parser = clap::value_parser!(u16).range(8..=32_768))]
     pub ring_buffers: u16,
@@ -324,10 +345,6 @@ pub struct Observation {
     /// Address of /metrics, /debug, /readyz: plain HTTP for whoever can reach it, so keep it on loopback
     #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9180))]
     pub admin_bind_address: SocketAddr,
-    /// Keep the worker on one core, the last that usher may use
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
-        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
-    pub pin_worker: bool,
     /// Who speaks HTTP/1.1
     #[arg(long, value_name = "WHO", value_enum, default_value_t = Speaker::Own)]
     pub http1: Speaker,

@@ -11,7 +11,7 @@ mod nearest;
 mod sources;
 
 pub use flags::{
-    Authentication, FlowControl, Histograms, Limits, Observation, Options, Ring, Serving, Upstream,
+    Authentication, FlowControl, Histograms, Limits, Observation, Options, Ring, Serving, Upstream, Workers,
 };
 
 use std::ffi::OsString;

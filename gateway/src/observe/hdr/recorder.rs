@@ -55,8 +55,9 @@ pub struct Filled {
     set: Box<Set>,
 }
 
-/// A worker's way to hand over what it records; it becomes the worker's [`Recorder`].
-#[derive(Debug)]
+/// A worker's way to hand over what it records; it becomes the worker's [`Recorder`]. A clone is for the worker that takes
+/// the place of a dead one.
+#[derive(Clone, Debug)]
 pub struct Feed {
     pub(super) worker: usize,
     pub(super) filled: mpsc::Sender<Filled>,

@@ -3,8 +3,8 @@
 use usher_flowcontrol::controller::Controller;
 use usher_flowcontrol::units::{Nanos, Seats};
 
-use super::Question;
-use crate::observe::{NoAnswer, View};
+use super::{Question, workers};
+use crate::observe::{Each, NoAnswer, State, View};
 use crate::upstream::Look;
 
 fn well() -> View {
@@ -60,14 +60,14 @@ fn every_reason_is_given() {
 #[test]
 fn a_worker_that_does_not_answer_is_neither_ready_nor_alive() {
     for (no_answer, reason) in [
-        (NoAnswer::Late, "the worker did not answer within 5s"),
-        (NoAnswer::Gone, "the worker takes no messages"),
+        (NoAnswer::Late("worker-1".into()), "worker-1 did not answer within 5s"),
+        (NoAnswer::Stuck("worker-1".into()), "worker-1 takes no messages"),
     ] {
-        let (well, text) =
-            Question::Livez.answer(&Question::Livez.checks(&Err(no_answer)), None, false).unwrap();
+        let no_answer = Err(no_answer);
+        let (well, text) = Question::Livez.answer(&Question::Livez.checks(&no_answer), None, false).unwrap();
         assert!(!well && text.contains(&format!("[-]worker failed: {reason}")), "{text}");
         let (well, text) =
-            Question::Readyz.answer(&Question::Readyz.checks(&Err(no_answer)), None, false).unwrap();
+            Question::Readyz.answer(&Question::Readyz.checks(&no_answer), None, false).unwrap();
         assert!(!well && text.contains("[-]upstream failed: unknown"), "{text}");
     }
 }
@@ -77,4 +77,28 @@ fn one_check_alone() {
     let checks = Question::Readyz.checks(&Ok(well()));
     assert_eq!(Question::Readyz.answer(&checks, Some("upstream"), false), Some((true, "ok".into())));
     assert_eq!(Question::Readyz.answer(&checks, Some("weather"), false), None);
+}
+
+#[test]
+fn a_worker_that_is_being_restarted_is_no_reason_unless_it_does_not_come_back() {
+    let each = |state, deaths| Each {
+        name: format!("worker-{deaths}"),
+        core: Some(3),
+        state,
+        deaths,
+        connections_open: 2,
+        connections: 5,
+        requests: 7,
+    };
+    let mut view = well();
+    view.workers = vec![each(State::Serving, 0), each(State::Restarting(Nanos::from_millis(4_999)), 1)];
+    assert!(Question::Readyz.answer(&Question::Readyz.checks(&Ok(view.clone())), None, false).unwrap().0);
+    assert_eq!(
+        workers(&view),
+        "[i]worker-0 serves on core 3: 2 connections, 7 requests so far, died 0 times\n\
+         [i]worker-1 is being restarted on core 3: 2 connections, 7 requests so far, died 1 times\n"
+    );
+    view.workers[1].state = State::Restarting(Nanos::from_millis(5_000));
+    let (well, text) = Question::Livez.answer(&Question::Livez.checks(&Ok(view)), None, false).unwrap();
+    assert!(!well && text.contains("[-]worker failed: worker-1 has died, 1 times"), "{text}");
 }

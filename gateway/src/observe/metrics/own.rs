@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use usher_flowcontrol::meters::{Child, Description, Family, Kind, Stability, Value};
 
 use crate::memory::Rung;
-use crate::observe::{Process, View};
+use crate::observe::{Process, State, View};
 use crate::ring;
 use crate::worker::Counters;
 
@@ -193,9 +193,9 @@ static COUNTED: &[Counted] = &[
     gauge("usher_tunnels_open", "Switched connections open now.", &[(&[], |c| c.tunnels_open)]),
     counter(
         "usher_panics_total",
-        &[],
-        "Panics contained: each is a mistake of ours.",
-        &[(&[], |c| c.panics)],
+        &["cost"],
+        "Panics contained, by what they cost: each is a mistake of ours. Those that cost a worker: usher_worker_deaths_total.",
+        &[(&["request"], |c| c.panics_requests), (&["connection"], |c| c.panics_connections)],
     ),
 ];
 
@@ -233,6 +233,29 @@ static RINGS: &[OfRing] = &[
 const fn ring(name: &'static str, help: &'static str) -> Description {
     describe(name, Kind::Counter, &[], help)
 }
+
+static WORKERS: Description = describe(
+    "usher_workers",
+    Kind::Gauge,
+    &["state"],
+    "Workers by what they do: serving, draining, or restarting after they died.",
+);
+static WORKER_CONNECTIONS: Description = describe(
+    "usher_worker_connections_total",
+    Kind::Counter,
+    &["worker"],
+    "Connections accepted, by worker: how the kernel spreads them.",
+);
+static WORKER_OPEN: Description =
+    describe("usher_worker_connections_open", Kind::Gauge, &["worker"], "Connections open now, by worker.");
+static WORKER_REQUESTS: Description =
+    describe("usher_worker_requests_total", Kind::Counter, &["worker"], "Requests received, by worker.");
+static WORKER_DEATHS: Description = describe(
+    "usher_worker_deaths_total",
+    Kind::Counter,
+    &["worker"],
+    "Times that a worker died of a panic, and its connections with it. Each is a mistake of ours.",
+);
 
 static BUILD: Description =
     describe("usher_build_info", Kind::Gauge, &["version", "io"], "What runs. Always 1.");
@@ -328,6 +351,20 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
         for (labels, number) in metric.children {
             let number = number(&view.counters);
             add(&metric.description, labels.to_vec(), value(&metric.description, number));
+        }
+    }
+    for state in State::NAMES {
+        let count = view.workers.iter().filter(|worker| worker.state.name() == state).count();
+        add(&WORKERS, vec![state], value(&WORKERS, count as u64));
+    }
+    for worker in &view.workers {
+        for (description, number) in [
+            (&WORKER_CONNECTIONS, worker.connections),
+            (&WORKER_OPEN, worker.connections_open),
+            (&WORKER_REQUESTS, worker.requests),
+            (&WORKER_DEATHS, worker.deaths),
+        ] {
+            add(description, vec![&worker.name], value(description, number));
         }
     }
     add(&BUILD, vec![env!("CARGO_PKG_VERSION"), process.io.io.name()], Value::Number(1.0));

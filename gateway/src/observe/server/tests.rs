@@ -185,13 +185,10 @@ fn health_says_why() {
 }
 
 #[test]
-fn a_worker_that_is_gone_is_said_to_be() {
-    let address = serve(Err(NoAnswer::Gone));
+fn a_worker_that_is_stuck_is_said_to_be() {
+    let address = serve(Err(NoAnswer::Stuck("worker-0".into())));
     let (head, text) = get(address, "/metrics", "");
-    assert!(
-        head.starts_with("http/1.1 503") && text.contains("the worker takes no messages"),
-        "{head} {text}"
-    );
+    assert!(head.starts_with("http/1.1 503") && text.contains("worker-0 takes no messages"), "{head} {text}");
     assert!(get(address, "/healthz", "").1.contains("[-]worker failed"));
 }
 

@@ -174,6 +174,7 @@ pub(super) fn run<T>(settings: &Settings, future: impl Future<Output = T>) -> io
         if let Some(done) = done {
             return Ok(done);
         }
+        ending::survived()?;
         ending::call();
         driver.end_turn();
         let timeout = timer::next_in();

@@ -59,7 +59,7 @@ fn permit_many_slots() {
 }
 
 fn listen() -> (Listener, SocketAddr) {
-    let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     (Listener::new(socket).unwrap(), address)
 }
@@ -373,7 +373,7 @@ fn no_more_are_accepted_than_there_is_room_for() {
 fn connections_in_slots_know_their_peers() {
     for (settings, address) in SLOTS.into_iter().zip(["127.0.0.1:0", "[::1]:0"]) {
         run(&settings, async {
-            let socket = bind(address.parse().unwrap(), false).unwrap();
+            let socket = bind(address.parse().unwrap()).unwrap();
             let address = socket.local_addr().unwrap();
             let listener = Listener::new(socket).unwrap();
             let clients: Vec<_> = (0..50).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -555,7 +555,7 @@ fn sends_without_copies_arrive_whole() {
 #[test]
 fn completions_that_the_queue_has_no_room_for_are_not_lost() {
     run(&TINY, async {
-        let socket = bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let socket = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = socket.local_addr().unwrap();
         socket2::SockRef::from(&socket).set_send_buffer_size(16 << 10).unwrap(); // what it accepts inherits it
         let listener = Listener::new(socket).unwrap();

@@ -62,7 +62,7 @@ fn outsider(authority: &Authority, suite: Option<SupportedCipherSuite>) -> Arc<C
 }
 
 fn listener() -> (Listener, SocketAddr) {
-    let socket = ring::bind("127.0.0.1:0".parse().unwrap(), false).unwrap();
+    let socket = ring::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     (Listener::new(socket).unwrap(), address)
 }

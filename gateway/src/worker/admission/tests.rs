@@ -169,7 +169,8 @@ fn whose_time_is_over_as_the_seat_comes_gets_it() {
 #[test]
 fn a_worker_takes_the_place_of_one_that_died() {
     let mut pair = Pair::new();
-    drop(pair.workers[0].controller.replace(Controller::empty(ring::now(), Seats(1))));
+    let successor = Controller::empty(ring::now(), Seats(1));
+    drop(std::mem::replace(&mut *pair.workers[0].controller.borrow_mut(), successor));
     pair.seats.bury(0);
     pair.workers[0] = pair.worker(0);
     let Entry::Seated(seat) = pair.arrive(0) else { panic!("a free seat") };

@@ -1,6 +1,7 @@
 //! A request over HTTP/2 and its answer: a stream of a client's connection, in a task of its own.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -46,8 +47,14 @@ pub(super) fn begin(client: &Rc<Client>, request: Request<RecvStream>, reply: Se
     };
     let serving = Box::pin(request::serve(Rc::clone(client), request));
     let worker = Rc::clone(&client.worker);
-    let overrun = move || worker.counters.timed_out_answering.add();
-    ring::spawn(Hosted::new(Stream::Serving(serving, reply), overrun).map(drop));
+    let overrun = Rc::clone(&worker);
+    let overrun = move || overrun.counters.timed_out_answering.add();
+    let hosted = Hosted::new(Stream::Serving(serving, reply), overrun);
+    ring::spawn(AssertUnwindSafe(hosted).catch_unwind().map(move |ended| {
+        if ended.is_err() {
+            worker.counters.panics_requests.add(); // in the midst of its answer: the stream is reset
+        }
+    }));
 }
 
 impl<F: Future<Output = Answer>> Future for Stream<F> {

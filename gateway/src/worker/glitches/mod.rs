@@ -237,6 +237,16 @@ impl Tally {
 // === impl Glitched ===
 
 impl Glitched {
+    /// With another worker's.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in self.glitches.iter_mut().zip(other.glitches) {
+            *sum += more;
+        }
+        for (sum, more) in self.cuts.iter_mut().zip(other.cuts) {
+            *sum += more;
+        }
+    }
+
     /// Every kind with how often it happened, and how many connections it was the last straw for.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, u64, u64)> + '_ {
         Glitch::ALL

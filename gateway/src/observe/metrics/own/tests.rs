@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{COUNTED, families};
+use usher_flowcontrol::meters::Kind;
+
 use crate::identity::{Authenticator, Options};
 use crate::observe::metrics::Format;
-use crate::observe::{Process, View};
+use crate::observe::{Each, Process, State, View};
 use crate::upstream::Look;
 use crate::worker::Counters;
 
@@ -36,6 +38,20 @@ fn every_number_of_a_worker_is_shown_once() {
 }
 
 #[test]
+fn what_is_open_now_is_what_the_dead_do_not_leave() {
+    let counters = Counters::numbered();
+    let gauges: BTreeSet<u64> = COUNTED
+        .iter()
+        .filter(|metric| metric.description.kind == Kind::Gauge)
+        .flat_map(|metric| metric.children)
+        .map(|(_, number)| number(&counters))
+        .collect();
+    let left: BTreeSet<u64> = counters.of_the_dead().each().map(|(_, number)| number).collect();
+    let gone = counters.each().map(|(_, number)| number).filter(|number| !left.contains(number)).collect();
+    assert_eq!(gauges, gone);
+}
+
+#[test]
 fn labels_fit_their_metrics_and_names_are_ours() {
     let mut names = BTreeSet::new();
     for metric in COUNTED {
@@ -58,6 +74,15 @@ fn the_process_and_the_apiservers_are_shown() {
             http1_unasked: 2,
             http2: 1,
         }],
+        workers: vec![Each {
+            name: "worker-1".to_owned(),
+            core: None,
+            state: State::Restarting(usher_flowcontrol::units::Nanos::ZERO),
+            deaths: 2,
+            connections_open: 3,
+            connections: 4,
+            requests: 5,
+        }],
         ring: crate::ring::Look { sends_short: 5, ..crate::ring::Look::default() },
         ..View::default()
     };
@@ -74,6 +99,12 @@ fn the_process_and_the_apiservers_are_shown() {
         "usher_glitches_total{kind=\"reset\"} 0",
         "usher_connections_cut_total{reason=\"reset\"} 0",
         "usher_log_lines_dropped_total 0",
+        "usher_workers{state=\"serving\"} 0",
+        "usher_workers{state=\"restarting\"} 1",
+        "usher_worker_deaths_total{worker=\"worker-1\"} 2",
+        "usher_worker_connections_open{worker=\"worker-1\"} 3",
+        "usher_worker_connections_total{worker=\"worker-1\"} 4",
+        "usher_worker_requests_total{worker=\"worker-1\"} 5",
         "usher_ring_info{io=\"epoll\",reason=\"asked for\"} 1",
         "usher_ring_sends_short_total 5",
     ] {

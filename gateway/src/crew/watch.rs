@@ -1,0 +1,232 @@
+//! The watch: hears of workers that end, and starts others in their places.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use usher_flowcontrol::units::Nanos;
+
+use super::{Member, Posts, name};
+use crate::ring::{self, Died};
+use crate::worker::{self, AdmissionSettings, Command};
+
+/// Before a dead worker's place is taken. Not at once: what killed it may be there still, and the log must stay readable.
+/// Soon: the connections that the kernel gives it wait.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The pause doubles with each death up to that: clients' connections to this worker time out after some ten seconds.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A worker that has lived so long has got over what killed the one before: the pause begins again.
+const SETTLED: Nanos = Nanos::from_millis(60_000);
+/// How often telling a worker to drain is tried while its mailbox is full, [`PAUSE`] apart.
+const ATTEMPTS: u32 = 50;
+
+/// What the watch hears.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A worker's thread is through.
+    Ended(usize, End),
+    /// All are to end.
+    Drain(Duration),
+}
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It was told to.
+    Told,
+    /// By a panic.
+    Died(String),
+    /// Its ring cannot be set up, or failed.
+    Failed(io::Error),
+}
+
+pub(super) struct Watch {
+    settings: worker::Settings,
+    places: Vec<Place>,
+    bury: Box<dyn Fn(usize) + Send>,
+    posts: Posts,
+    events: Sender<Event>,
+    heard: Receiver<Event>,
+    draining: bool,
+}
+
+/// A worker's place, whoever has it.
+struct Place {
+    member: Member,
+    thread: Option<JoinHandle<()>>,
+    begun: Nanos,
+    /// In a row, none of them settled.
+    deaths: u32,
+    /// When it is to be taken again.
+    due: Option<Nanos>,
+}
+
+impl Watch {
+    pub(super) fn new(
+        settings: worker::Settings,
+        members: Vec<Member>,
+        bury: Box<dyn Fn(usize) + Send>,
+        posts: Posts,
+        events: Sender<Event>,
+        heard: Receiver<Event>,
+    ) -> Self {
+        let place = |member| Place { member, thread: None, begun: Nanos::ZERO, deaths: 0, due: None };
+        let places = members.into_iter().map(place).collect();
+        Self { settings, places, bury, posts, events, heard, draining: false }
+    }
+
+    /// Starts all.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        (0..self.places.len()).try_for_each(|index| self.start(index))
+    }
+
+    /// Until all have ended. Says why, if they were not told to.
+    pub(super) fn keep(mut self) -> Result<(), String> {
+        let mut died_draining = Ok(());
+        while self.places.iter().any(|place| place.thread.is_some() || place.due.is_some()) {
+            let event = match self.next_due() {
+                Some(due) => {
+                    let patience = u64::try_from((due - ring::precise()).0).unwrap_or(0);
+                    self.heard.recv_timeout(Duration::from_nanos(patience))
+                }
+                None => self.heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(Event::Drain(grace)) => self.drain(grace)?,
+                Ok(Event::Ended(index, end)) => {
+                    let asked = matches!(end, End::Told);
+                    self.note(index, &end)?;
+                    if self.draining && !asked {
+                        died_draining = Err(format!("{} has died while it drained", name(index)));
+                    }
+                }
+                Err(_) => self.start_due(),
+            }
+        }
+        died_draining
+    }
+
+    fn next_due(&self) -> Option<Nanos> {
+        self.places.iter().filter_map(|place| place.due).min()
+    }
+
+    fn start(&mut self, index: usize) -> io::Result<()> {
+        let place = &mut self.places[index];
+        let berth = self.posts.berths().swap_remove(index);
+        let mut settings = worker::Settings {
+            name: name(index),
+            index,
+            core: place.member.core,
+            listeners: place.member.listeners.clone(),
+            hdr: place.member.hdr.clone(),
+            legacy: Arc::clone(&berth.legacy),
+            ..self.settings.clone()
+        };
+        if let AdmissionSettings::FlowControl { together: Some(together), .. } = &mut settings.admission {
+            together.worker = index;
+        }
+        let (post, mailbox) = ring::mailbox();
+        let events = self.events.clone();
+        let work = move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| worker::run(settings, mailbox)));
+            let _ = events.send(Event::Ended(index, End::of(ended))); // the watch has ended: nobody is to be told
+        };
+        place.thread = Some(std::thread::Builder::new().name(name(index)).spawn(work)?);
+        (place.begun, place.due) = (ring::precise(), None);
+        self.posts.arrived(index, post);
+        Ok(())
+    }
+
+    /// Takes the places again whose time has come.
+    fn start_due(&mut self) {
+        let now = ring::precise();
+        for index in 0..self.places.len() {
+            if self.places[index].due.is_none_or(|due| due > now) {
+                continue;
+            }
+            match self.start(index) {
+                Ok(()) => tracing::info!(worker = name(index), "a worker takes the place of the dead one"),
+                Err(error) => {
+                    tracing::error!(worker = name(index), %error, "a worker cannot be started: no thread");
+                    self.die(index);
+                }
+            }
+        }
+    }
+
+    /// A worker's thread is through.
+    fn note(&mut self, index: usize, end: &End) -> Result<(), String> {
+        if let Some(thread) = self.places[index].thread.take() {
+            let _ = thread.join(); // its panic was caught, and is in `end`
+        }
+        self.posts.left(index, !matches!(end, End::Told));
+        let why = match end {
+            End::Told => return Ok(()),
+            End::Died(why) => why.clone(),
+            // It never worked: another try would end likewise, and the operator should hear at once.
+            End::Failed(error) if self.places[index].deaths == 0 && !self.is_settled(index) => {
+                return Err(format!("{} has ended: {error}", name(index)));
+            }
+            End::Failed(error) => error.to_string(),
+        };
+        (self.bury)(index);
+        let pause = self.die(index);
+        tracing::error!(worker = name(index), why, ?pause, "a worker has died; its connections are closed");
+        Ok(())
+    }
+
+    fn is_settled(&self, index: usize) -> bool {
+        ring::precise() - self.places[index].begun >= SETTLED
+    }
+
+    /// Its place is free. Returns for how long.
+    fn die(&mut self, index: usize) -> Option<Duration> {
+        if self.draining {
+            return None;
+        }
+        if self.is_settled(index) {
+            self.places[index].deaths = 0;
+        }
+        let place = &mut self.places[index];
+        let pause = PAUSE.saturating_mul(1 << place.deaths.min(16)).min(PAUSE_MAX);
+        place.deaths += 1;
+        place.due = Some(ring::precise() + Nanos(i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX)));
+        Some(pause)
+    }
+
+    /// Nobody's place is taken again, and no connection waits for anybody.
+    fn drain(&mut self, grace: Duration) -> Result<(), String> {
+        self.draining = true;
+        for (index, place) in self.places.iter_mut().enumerate() {
+            place.due = None;
+            place.member.listeners.clear();
+            let told = || self.posts.send(index, Command::Drain { grace });
+            let mut attempts = 0;
+            while place.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !told() {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    return Err(format!("{} takes no messages", name(index)));
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl End {
+    fn of(ended: Result<io::Result<()>, Box<dyn Any + Send>>) -> Self {
+        match ended {
+            Ok(Ok(())) => Self::Told,
+            Ok(Err(error)) => match error.get_ref().and_then(|inner| inner.downcast_ref::<Died>()) {
+                Some(died) => Self::Died(died.to_string()),
+                None => Self::Failed(error),
+            },
+            Err(_) => Self::Died("a panic in its ring".to_owned()),
+        }
+    }
+}
