@@ -103,7 +103,7 @@ impl Asker {
 
 /// Hands new flow-control objects to the workers. Made before they are, because the objects are read first.
 #[derive(Clone, Debug, Default)]
-pub struct Configuration(Arc<OnceLock<Posts>>);
+pub struct Configuration(Arc<OnceLock<(Posts, Option<Arc<Seats>>)>>);
 
 /// How often handing over is tried while a worker's mailbox is full, and how long apart.
 const ATTEMPTS: u32 = 50;
@@ -111,19 +111,22 @@ const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Configuration {
-    /// From now on these workers are told.
-    pub fn connect(&self, posts: Posts) {
-        let _ = self.0.set(posts); // there is one crew
+    /// From now on these workers are told, and first whoever watches over the levels that they share.
+    pub fn connect(&self, posts: Posts, seats: Option<Arc<Seats>>) {
+        let _ = self.0.set((posts, seats)); // there is one crew
     }
 
     /// Tells them. Waits a little for one that is behind: not for workers.
     pub fn put_in_force(&self, objects: &objects::Objects) {
-        let Some(posts) = self.0.get() else { return };
-        let objects = Arc::new(Objects {
-            schemas: objects.schemas.clone(),
-            levels: objects.levels.clone(),
-            shared: None,
-        });
+        let Some((posts, seats)) = self.0.get() else { return };
+        let objects = match seats {
+            Some(seats) => seats.configure(objects),
+            None => Arc::new(Objects {
+                schemas: objects.schemas.clone(),
+                levels: objects.levels.clone(),
+                shared: None,
+            }),
+        };
         let order = Order::Configure(objects);
         let mut untold = posts.tell(&order);
         for _ in 1..ATTEMPTS {

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use usher_flowcontrol::snapshot::Snapshot;
 use usher_flowcontrol::units::Seats as Count;
-use usher_shards::{Coordinator, Shared};
+use usher_shards::Coordinator;
 
 use crate::config::objects;
 use crate::ring;
-use crate::worker::{Bells, Objects};
+use crate::worker::{Bells, Objects, Together};
 
 /// Between two looks. Demand is sampled: what rises and falls between two looks is not seen. An adjustment period has
 /// 2 000 of them, so an average over it is off by a seat held for 5 ms in 10 s.
@@ -44,16 +44,10 @@ impl Seats {
         Self { inside: Mutex::new(inside), bells: Bells::new(workers), server_limit, exact }
     }
 
-    /// How workers are woken.
+    /// What a worker is started with.
     #[must_use]
-    pub fn bells(&self) -> Bells {
-        self.bells.clone()
-    }
-
-    /// What workers share.
-    #[must_use]
-    pub fn shared(&self) -> Shared {
-        self.inside().coordinator.shared().clone()
+    pub fn together(&self) -> Together {
+        Together { shared: self.inside().coordinator.shared().clone(), bells: self.bells.clone() }
     }
 
     /// From now on these objects are in force. Returns what workers are told.

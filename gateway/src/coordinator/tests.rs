@@ -155,7 +155,7 @@ fn objects_reach_the_worker_once_there_is_one() {
     let configuration = Configuration::default();
     configuration.put_in_force(&Objects::default()); // nobody yet: the first set is sent when there is somebody
     let (post, mut mailbox) = ring::mailbox();
-    configuration.connect(Posts::one(post));
+    configuration.connect(Posts::one(post), None);
     configuration.put_in_force(&Objects::default());
     let command = runtime().block_on(mailbox.next());
     assert!(matches!(command, Some(Command::Configure(_))), "{command:?}");

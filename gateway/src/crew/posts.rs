@@ -106,6 +106,13 @@ impl Posts {
         inside.berths.iter().enumerate().filter_map(untold).collect()
     }
 
+    /// Tells all that a level which they shared has gone. Who does not hear keeps what it held there a little longer.
+    pub fn tidy(&self) {
+        for worker in 0..self.count() {
+            let _ = self.send(worker, Command::Tidy);
+        }
+    }
+
     /// Tells one something that holds for it alone; false if it does not take it.
     #[must_use]
     pub fn send(&self, worker: usize, command: Command) -> bool {

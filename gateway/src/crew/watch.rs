@@ -12,7 +12,7 @@ use usher_flowcontrol::units::Nanos;
 
 use super::{Member, Posts, name};
 use crate::ring::{self, Died};
-use crate::worker::{self, AdmissionSettings, Command};
+use crate::worker::{self, Command};
 
 /// Before a dead worker's place is taken. Not at once: what killed it may be there still, and the log must stay readable.
 /// Soon: the connections that the kernel gives it wait.
@@ -117,7 +117,7 @@ impl Watch {
     fn start(&mut self, index: usize) -> io::Result<()> {
         let place = &mut self.places[index];
         let berth = self.posts.berths().swap_remove(index);
-        let mut settings = worker::Settings {
+        let settings = worker::Settings {
             name: name(index),
             index,
             core: place.member.core,
@@ -126,9 +126,6 @@ impl Watch {
             legacy: Arc::clone(&berth.legacy),
             ..self.settings.clone()
         };
-        if let AdmissionSettings::FlowControl { together: Some(together), .. } = &mut settings.admission {
-            together.worker = index;
-        }
         let (post, mailbox) = ring::mailbox();
         let events = self.events.clone();
         let work = move || {

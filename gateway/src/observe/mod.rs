@@ -12,7 +12,7 @@ pub mod metrics;
 pub mod server;
 mod workers;
 
-pub use workers::{Each, State};
+pub use workers::{Each, Everybody, State};
 
 use std::future::Future;
 use std::pin::Pin;

@@ -3,7 +3,9 @@
 //! All are asked at once. One that is being restarted is no reason not to answer: what it had counted is known. One that
 //! does not answer although it is at work is.
 
+use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -13,8 +15,10 @@ use usher_flowcontrol::request_info::RequestInfo;
 use usher_flowcontrol::snapshot;
 use usher_flowcontrol::units::Nanos;
 
+use super::dumps::ByTag;
 use super::server::ANSWER_TIMEOUT;
 use super::{Answer, NoAnswer, View, Workers};
+use crate::coordinator::Seats;
 use crate::crew::{Berth, Posts};
 use crate::ring;
 use crate::upstream;
@@ -72,11 +76,20 @@ struct Report {
     legacy: Legacy,
 }
 
-impl Workers for Posts {
+/// All workers, and who watches over the levels that they share.
+#[derive(Debug)]
+pub struct Everybody {
+    /// The workers.
+    pub posts: Posts,
+    /// `None`: one worker has the levels for itself.
+    pub seats: Option<Arc<Seats>>,
+}
+
+impl Workers for Everybody {
     fn look(&self) -> Answer<'_> {
         Box::pin(async {
-            let reports = self.berths().into_iter().map(Report::of);
-            Ok(View::of(try_join_all(reports).await?))
+            let reports = try_join_all(self.posts.berths().into_iter().map(Report::of)).await?;
+            Ok(View::of(reports, self.seats.as_ref().map(|seats| seats.snapshot())))
         })
     }
 }
@@ -121,9 +134,9 @@ async fn in_time<F: Future>(answer: F) -> Option<F::Output> {
 
 impl View {
     /// What all workers answered; made on the asker's thread.
-    fn of(reports: Vec<Report>) -> Self {
+    fn of(reports: Vec<Report>, levels: Option<snapshot::Snapshot>) -> Self {
         let mut view = Self::default();
-        let mut cores = Vec::new();
+        let (mut cores, mut requests) = (Vec::new(), Vec::new());
         for Report { berth, snapshot, legacy } in reports {
             let mut counters = legacy.counters;
             view.turned_away.add(&legacy.turned_away);
@@ -133,20 +146,21 @@ impl View {
             if let Some(since) = berth.down_since {
                 state = State::Restarting(ring::precise() - since);
             }
+            let (mut core, mut described) = (None, Vec::new());
             if let Some(snapshot) = snapshot {
-                let Snapshot { core, requests, upstreams, draining, .. } = *snapshot;
+                let upstreams;
+                let draining;
+                Snapshot { core, requests: described, upstreams, draining, .. } = *snapshot;
                 counters.add(&snapshot.counters);
                 view.turned_away.add(&snapshot.turned_away);
                 view.glitched.add(&snapshot.glitched);
                 view.ring.add(&snapshot.ring);
-                for (tag, described) in requests {
-                    view.details.entry(tag).or_insert_with(|| details(&described));
-                }
                 merge_upstreams(&mut view.upstreams, upstreams);
                 view.draining |= draining;
                 state = if draining { State::Draining } else { State::Serving };
-                cores.push(core);
             }
+            cores.push(core);
+            requests.push(described);
             view.workers.push(Each {
                 name: berth.name,
                 core: berth.core,
@@ -158,15 +172,40 @@ impl View {
             });
             view.counters.add(&counters);
         }
-        view.snapshot = merge_core(cores);
+        (view.snapshot, view.details) = match levels {
+            Some(levels) => together(levels, &cores, requests),
+            None => alone(cores, requests),
+        };
         view
     }
 }
 
-/// The levels of all workers. Today each has its own: the first one's stand for all.
-fn merge_core(cores: Vec<Option<snapshot::Snapshot>>) -> Option<snapshot::Snapshot> {
-    cores.into_iter().flatten().next()
+/// Levels that workers share, and what their requests are about.
+fn together(
+    levels: snapshot::Snapshot,
+    cores: &[Option<snapshot::Snapshot>],
+    requests: Vec<Requests>,
+) -> (Option<snapshot::Snapshot>, ByTag) {
+    let snapshot::Merged { snapshot, owners } = snapshot::merge(levels, cores);
+    let requests: Vec<HashMap<_, _>> = requests.into_iter().map(HashMap::from_iter).collect();
+    let described = |(worker, tag): (usize, u64)| requests.get(worker)?.get(&tag).map(details);
+    let tagged = (0..).zip(owners).filter_map(|(tag, owner)| Some((tag, described(owner)?)));
+    // What is in force is what all have been told; one worker alone counts the mandatory levels as its first.
+    let generation = cores.iter().flatten().map(|core| core.generation).min().unwrap_or(0) + 1;
+    (Some(snapshot::Snapshot { generation, ..snapshot }), tagged.collect())
 }
+
+/// The levels of one worker, and what its requests are about.
+fn alone(
+    cores: Vec<Option<snapshot::Snapshot>>,
+    requests: Vec<Requests>,
+) -> (Option<snapshot::Snapshot>, ByTag) {
+    let details = requests.into_iter().flatten().map(|(tag, described)| (tag, details(&described)));
+    (cores.into_iter().flatten().next(), details.collect())
+}
+
+/// What a worker's requests are about, by tag.
+type Requests = Vec<(u64, Described)>;
 
 /// Workers have connections of their own to the same apiservers; one is well if it is for any of them: who has just
 /// begun has not asked yet.

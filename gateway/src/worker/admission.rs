@@ -34,6 +34,8 @@ pub(super) type Controller = usher_flowcontrol::controller::Controller<Portion>;
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) controller: Vital<Controller>,
+    /// Which of the workers this is.
+    index: usize,
     /// With whom the levels are shared; `None`: they are this worker's alone.
     together: Option<Together>,
     book: Vital<Book>,
@@ -134,32 +136,35 @@ enum Hearer {
 
 impl Admission {
     /// Alone, with the mandatory levels; or together with others, and without any until [`Admission::configure`].
-    pub(super) fn new(server_limit: Seats, together: Option<Together>) -> Self {
-        let admission = Self::empty(server_limit, together);
-        if admission.together.is_none() {
-            admission.configure(&Objects::default());
-        }
-        admission
-    }
-
-    fn empty(server_limit: Seats, together: Option<Together>) -> Self {
-        Self {
+    pub(super) fn new(server_limit: Seats, index: usize, together: Option<Together>) -> Self {
+        let is_alone = together.is_none();
+        let admission = Self {
             controller: Vital::new(Controller::empty(ring::now(), server_limit)),
+            index,
             together,
             book: Vital::new(Book::default()),
             lingering: RefCell::default(),
             uids: RefCell::default(),
             reschedule: Notify::new(),
+        };
+        if is_alone {
+            admission.configure(&Objects::default());
         }
+        admission
+    }
+
+    /// Whether it decides alone: about all seats, and from the beginning.
+    pub(super) fn is_alone(&self) -> bool {
+        self.together.is_none()
     }
 
     /// From now on these objects are in force.
     pub(super) fn configure(&self, objects: &Objects) {
         let (now, schemas, levels) = (ring::now(), &objects.schemas, &objects.levels);
-        self.act(|controller| match self.together.as_ref().zip(objects.shared.as_ref()) {
-            Some((together, shared)) => {
+        self.act(|controller| match objects.shared.as_ref().filter(|_| !self.is_alone()) {
+            Some(shared) => {
                 controller.take_over(now, schemas, levels, |level, known| {
-                    let part = shared.part(together.worker, level, known.and_then(Portion::part))?;
+                    let part = shared.part(self.index, level, known.and_then(Portion::part))?;
                     Some(Portion::Shared(Box::new(part)))
                 });
             }
@@ -237,7 +242,7 @@ impl Admission {
     pub(super) async fn heed_others(self: Rc<Self>) {
         let Some(together) = &self.together else { return };
         loop {
-            together.bells.rung(together.worker).await;
+            together.bells.rung(self.index).await;
             self.act(|controller| controller.poll(ring::now()));
         }
     }
@@ -249,7 +254,7 @@ impl Admission {
             while let Some((level, ticket)) = self.linger_over(now) {
                 self.act(|controller| controller.linger_end(now, level, ticket));
             }
-            let alone = self.together.is_none();
+            let alone = self.is_alone();
             if alone && self.controller.borrow().borrow_due() <= now {
                 self.act(|controller| controller.borrow(now));
             }
@@ -299,7 +304,7 @@ impl Admission {
         let Some(together) = &self.together else { return };
         let mut controller = self.controller.borrow_mut();
         let (waiting, executing) = controller.crowd();
-        together.shared.tell_crowd(together.worker, waiting, executing);
+        together.shared.tell_crowd(self.index, waiting, executing);
         while let Some(worker) = controller.next_wake() {
             together.bells.ring(worker);
         }

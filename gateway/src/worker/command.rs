@@ -135,10 +135,9 @@ pub fn run(settings: Settings, mailbox: Mailbox<Command>) -> io::Result<()> {
 async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Result<()> {
     let listeners = std::mem::take(&mut settings.listeners);
     let worker = Rc::new(Worker::new(settings));
-    for Listen { socket, tls } in listeners {
-        let listener = Listener::new(socket.try_clone()?)?;
-        drop(socket);
-        ring::spawn_vital(listen::accept(Rc::clone(&worker), listener, tls));
+    let mut closed = Some(listeners);
+    if worker.knows_its_levels() {
+        open(&worker, closed.take())?;
     }
     if let Admit::FlowControl(admission) = &worker.admit {
         ring::spawn_vital(Rc::clone(admission).keep_time());
@@ -148,6 +147,11 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     let mut grace = None;
     while grace.is_none() {
         grace = match mailbox.next().await {
+            Some(command @ Command::Configure(_)) => {
+                let grace = worker.obey(command);
+                open(&worker, closed.take())?;
+                grace
+            }
             Some(command) => worker.obey(command),
             None => Some(Duration::ZERO), // nobody can ask for anything any more
         };
@@ -164,7 +168,22 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     }
 }
 
+/// Takes connections from now on.
+fn open(worker: &Rc<Worker>, listeners: Option<Vec<Listen>>) -> io::Result<()> {
+    for Listen { socket, tls } in listeners.into_iter().flatten() {
+        let listener = Listener::new(socket.try_clone()?)?;
+        drop(socket);
+        ring::spawn_vital(listen::accept(Rc::clone(worker), listener, tls));
+    }
+    Ok(())
+}
+
 impl Worker {
+    /// Whether it can decide about requests. One that shares its levels is told of them first.
+    fn knows_its_levels(&self) -> bool {
+        !matches!(&self.admit, Admit::FlowControl(admission) if !admission.is_alone())
+    }
+
     /// Does what is asked; `Some` if that is to end.
     fn obey(&self, command: Command) -> Option<Duration> {
         match command {

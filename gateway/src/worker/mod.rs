@@ -123,7 +123,7 @@ impl Worker {
     fn new(mut settings: Settings) -> Self {
         let admit = match settings.admission {
             AdmissionSettings::FlowControl { server_limit, ref mut together } => {
-                Admit::FlowControl(Rc::new(Admission::new(server_limit, together.take())))
+                Admit::FlowControl(Rc::new(Admission::new(server_limit, settings.index, together.take())))
             }
             AdmissionSettings::InFlight { reading_max, writing_max } => {
                 Admit::InFlight(InFlight::new(reading_max, writing_max, &settings.common))

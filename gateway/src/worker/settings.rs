@@ -90,8 +90,6 @@ pub enum AdmissionSettings {
 /// Levels that workers share. The objects that a worker is told come with its parts of them.
 #[derive(Clone, Debug)]
 pub struct Together {
-    /// Which of the workers this is.
-    pub worker: usize,
     /// What they share.
     pub shared: Shared,
     /// How they wake each other.

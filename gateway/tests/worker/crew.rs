@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use usher::crew::{self, Crew, Member, Order, Posts};
+use usher::observe::Everybody;
 use usher::observe::{State, View, Workers as _};
 use usher::worker::{AdmissionSettings, Command, Listen, Sabotage, Settings};
 use usher_flowcontrol::units::Seats;
@@ -66,7 +67,7 @@ impl Ship {
     }
 
     async fn look(&self) -> View {
-        patiently("a look", self.posts.look()).await.unwrap()
+        patiently("a look", Everybody { posts: self.posts.clone(), seats: None }.look()).await.unwrap()
     }
 
     async fn until(&self, what: &str, is_so: impl Fn(&View) -> bool) -> View {

@@ -16,7 +16,7 @@ use crate::observe::hdr;
 use crate::observe::hdr::files::Keep;
 use crate::reload::Reload;
 use crate::ring;
-use crate::worker::{self, AdmissionSettings, Command, Listen};
+use crate::worker::{self, AdmissionSettings, Command, Listen, Together};
 use crate::{tls, upstream};
 
 /// What is made of the files.
@@ -69,15 +69,13 @@ impl Rooms {
         options: &Options,
         memory: Option<u64>,
         workers: usize,
+        together: Option<Together>,
     ) -> worker::Settings {
         let flow_control = &options.flow_control;
         let (reading, writing) =
             (flow_control.max_requests_inflight, flow_control.max_mutating_requests_inflight);
         let admission = if flow_control.enable_priority_and_fairness {
-            AdmissionSettings::FlowControl {
-                server_limit: Seats(u64::from(reading) + u64::from(writing)),
-                together: None,
-            }
+            AdmissionSettings::FlowControl { server_limit: server_limit(options), together }
         } else {
             AdmissionSettings::InFlight { reading_max: reading as usize, writing_max: writing as usize }
         };
@@ -96,6 +94,13 @@ impl Rooms {
             consistent_reads: options.upstream.upstream_consistent_reads,
             ..worker::Settings::new(Vec::new(), Arc::clone(&self.authenticator), upstream, admission)
         }
+    }
+
+    /// Who watches over the levels that so many workers share; `None`: there is one, or no flow control.
+    pub(super) fn seats(options: &Options, workers: usize) -> Option<Arc<coordinator::Seats>> {
+        let given = &options.flow_control;
+        let seats = || coordinator::Seats::new(server_limit(options), workers, given.flow_control_exact);
+        (workers > 1 && given.enable_priority_and_fairness).then(seats).map(Arc::new)
     }
 
     /// Sockets, the same for each of so many workers.
@@ -159,6 +164,12 @@ impl Rooms {
             tracing::warn!(%warning, "flow-control objects");
         }
     }
+}
+
+/// Seats of the server.
+fn server_limit(options: &Options) -> Seats {
+    let given = &options.flow_control;
+    Seats(u64::from(given.max_requests_inflight) + u64::from(given.max_mutating_requests_inflight))
 }
 
 /// The folder of the log is made, if it is to be had. The log goes by io_uring where the workers do.

@@ -15,7 +15,7 @@ use crate::config::options::Options;
 use crate::coordinator;
 use crate::crew::{self, Crew, Order};
 use crate::memory::{self, Limit};
-use crate::observe::{self, Process, hdr, logging};
+use crate::observe::{self, Everybody, Process, hdr, logging};
 use crate::reload::Watch;
 use crate::ring;
 use assembly::Rooms;
@@ -78,11 +78,13 @@ fn start(options: &Options) -> Result<Running, String> {
     tracing::info!(io = io.io.name(), reason = io.reason, "way of I/O");
     let hdr_settings = assembly::hdr_settings(options, io.io)?;
     let (feeds, filled) = hdr::feeds(cores.len());
-    let mut worker = rooms.worker_settings(options, memory_limit, cores.len());
+    let seats = Rooms::seats(options, cores.len());
+    let together = seats.as_ref().map(|seats| seats.together());
+    let mut worker = rooms.worker_settings(options, memory_limit, cores.len(), together);
     worker.io = io.settings(ring_settings);
     worker.limits.connections = connections;
     let members = rooms.members(options, &cores, feeds)?;
-    let crew = crew::start(crew::Settings { worker, members, bury: Box::new(|_| {}) }).map_err(thread)?;
+    let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
     let posts = crew.posts();
     let histograms = hdr::start(hdr_settings, filled, assembly::hdr_asks(&posts)).map_err(thread)?;
     let tight = posts.clone();
@@ -95,14 +97,27 @@ fn start(options: &Options) -> Result<Running, String> {
             .map_err(thread)?,
     };
 
-    rooms.configuration.connect(posts.clone());
+    rooms.configuration.connect(posts.clone(), seats.clone());
     rooms.configuration.put_in_force(&rooms.objects.current());
     let watch = Watch::start(process.files.clone(), FOLDER_POLL).map_err(thread)?;
     let control = rooms.coordinator_settings(options, posts.clone());
     coordinator::start(control).map_err(|error| format!("the control thread cannot be started: {error}"))?;
-    observe::server::start(admin, posts, process).map_err(thread)?;
+    if let Some(seats) = &seats {
+        let posts = posts.clone();
+        seats.start(move || posts.tidy()).map_err(thread)?;
+    }
+    observe::server::start(admin, Everybody { posts, seats }, process).map_err(thread)?;
     announce(options, &rooms, crew.addresses(), admin_address, &cores);
     Ok(Running { crew, histograms, watch, signals, grace: options.serving.shutdown_grace_period })
+}
+
+/// What is done after a worker has died: what it held of shared levels is given back.
+fn bury(seats: Option<Arc<coordinator::Seats>>) -> Box<dyn Fn(usize) + Send> {
+    Box::new(move |worker| {
+        if let Some(seats) = &seats {
+            seats.bury(worker);
+        }
+    })
 }
 
 /// What was chosen, in lines for people whose fields programs can read.

@@ -193,6 +193,11 @@ pub struct FlowControl {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
         default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
     pub flow_control_suggested: bool,
+    /// Decide about every request in the one exact order of its level, as kube-apiserver does, even while nobody waits.
+    /// One worker always does
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub flow_control_exact: bool,
     /// How long at most a watch holds its seat for its initial events
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub watch_init_timeout: Duration,

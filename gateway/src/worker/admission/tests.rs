@@ -9,7 +9,7 @@ use crate::coordinator;
 
 /// One level with one seat and no queues.
 fn admission() -> Rc<Admission> {
-    Rc::new(Admission::new(Seats(1), None))
+    Rc::new(Admission::new(Seats(1), 0, None))
 }
 
 fn arrive(admission: &Rc<Admission>) -> Entry {
@@ -87,8 +87,7 @@ impl Pair {
     }
 
     fn worker(&self, worker: usize) -> Rc<Admission> {
-        let together = Together { worker, shared: self.seats.shared(), bells: self.seats.bells() };
-        let admission = Rc::new(Admission::new(Seats(1), Some(together)));
+        let admission = Rc::new(Admission::new(Seats(1), worker, Some(self.seats.together())));
         admission.configure(&self.told);
         admission
     }
