@@ -28,7 +28,8 @@ pub struct Settings {
     /// are never in the cache: answers of 100 KiB took 0.97 of HAProxy's CPU with 64 of them, 1.16 with 256, 1.03 with 32;
     /// answers of 1 KiB as much with all three.
     pub buffers: u16,
-    /// Bytes of one of them: a TLS record. 4 and 64 KiB were as good within the noise.
+    /// Bytes of one of them: a TLS record. Answers of 1 KiB took 0.95 of the CPU with 4 KiB and 1.00 with 64 KiB, over TLS HTTP/2
+    /// 1.07 and 1.08 (13 paired rounds beside other load; the same program twice gave 0.99): noise.
     pub buffer_size: u32,
     /// A core on which a thread of the kernel looks for operations all the time, instead of being called. On a core
     /// that others need it took 4 to 5 times the CPU: off.
@@ -52,7 +53,9 @@ pub struct Settings {
     pub zero_copy_from: Option<usize>,
     /// Accepted connections are slots of the ring's table of files, which has room for so many, instead of descriptors of
     /// the process (6.13); `None`: they are descriptors. Connections to apiservers always are. `ss -p` and `/proc/PID/fd` do not
-    /// show slots. Off.
+    /// show slots. Answers of 1 KiB took 0.96 and 1.02 of the CPU, over TLS HTTP/2 0.98 and 0.97 (medians of 13 and 17 paired rounds
+    /// beside other load, quartiles 0.89 to 1.10; the same program twice gave 0.99 to 1.02): noise. Off, for what it
+    /// costs otherwise (`ARCHITECTURE.md`).
     pub registered_files: Option<u32>,
 }
 

@@ -1,4 +1,8 @@
 //! Receiving: asked for once, bytes come into the ring's buffers until the peer ends or its reader falls behind.
+//!
+//! Asking anew for each time took 1.16 of the CPU (answers of 1 KiB) and 1.09 (over TLS HTTP/2). Asking to wait before the first
+//! look (`IORING_RECVSEND_POLL_FIRST`) took 0.95 to 0.99 of it in four runs whose noise was as large; one asking serves
+//! many requests, so there is little to save, and it is left out.
 
 use std::collections::VecDeque;
 use std::io;
