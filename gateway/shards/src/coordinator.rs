@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use usher_flowcontrol::controller::Controller;
-use usher_flowcontrol::level::Mode;
+use usher_flowcontrol::level::{self, Mode, Part as _};
 use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration};
 use usher_flowcontrol::plan;
 use usher_flowcontrol::snapshot::Snapshot;
@@ -31,6 +31,11 @@ pub struct Coordinator {
     desk: usize,
     server_limit: Seats,
     shared: Shared,
+    /// After a death: levels that had lost their objects, and that workers still use. Their limits stay, beside what the
+    /// others share.
+    orphans: Vec<Part>,
+    /// Requests that a worker may have at any level at once, in simulations.
+    slots: Option<usize>,
 }
 
 /// The levels that workers share, and what they tell each other beside them. Cheap to clone.
@@ -72,6 +77,19 @@ impl Coordinator {
             desk: workers,
             server_limit,
             shared: Shared { levels: Arc::default(), crowds },
+            orphans: Vec::new(),
+            slots: None,
+        }
+    }
+
+    /// For simulations: levels that are made from now on have slots, rings, leases and holds of these sizes.
+    #[must_use]
+    pub fn with_sizes(self, slots: usize, sizes: Options) -> Self {
+        let Options { ring, lease, lease_from, hold, .. } = sizes;
+        Self {
+            options: Options { ring, lease, lease_from, hold, ..self.options },
+            slots: Some(slots),
+            ..self
         }
     }
 
@@ -101,6 +119,7 @@ impl Coordinator {
         moves_seats: bool,
     ) -> Shared {
         let (desk, options, server, shared) = (self.desk, self.options, self.server_limit, &self.shared);
+        let of_all = self.slots;
         self.controller.take_over(now, schemas, levels, |level, known| {
             if known.is_some() {
                 return None;
@@ -108,16 +127,26 @@ impl Coordinator {
             // Only after a death there is a level that is not known.
             let former = shared.levels.get(level.name.as_str());
             let part = former.and_then(|former| former.shard(desk)).or_else(|| {
-                let slots = slots(level.mode, server);
+                let slots = of_all.unwrap_or_else(|| slots(level.mode, server));
                 Level::new(now, level.mode, Seats(0), Options { slots, ..options }).shard(desk)
             });
             part.map(Part::of_coordinator)
         });
         if moves_seats {
             self.controller.borrow(now);
+        } else {
+            self.adopt_orphans();
         }
         self.share();
         self.shared.clone()
+    }
+
+    /// Somebody has to bury who dies there, or those who wait would do so for ever.
+    fn adopt_orphans(&mut self) {
+        let known: Vec<&str> = self.controller.parts().map(|(name, _)| name).collect();
+        let unknown = self.shared.levels.iter().filter(|(name, _)| !known.contains(&&***name));
+        let parts = unknown.filter_map(|(_, level)| level.shard(self.desk));
+        self.orphans = parts.map(Part::of_coordinator).collect();
     }
 
     /// The levels as workers are to have them.
@@ -130,6 +159,7 @@ impl Coordinator {
     pub fn observe(&mut self, now: Nanos, unix_second: i64) {
         let (waiting, executing) = self.shared.crowd();
         self.controller.observe(now, unix_second, waiting, executing);
+        self.orphans.iter_mut().for_each(|part| part.poll(now));
     }
 
     /// When seats are to be moved next.
@@ -141,6 +171,7 @@ impl Coordinator {
     /// Moves seats between levels. `true`: a level has gone, and workers are to tidy up.
     pub fn borrow(&mut self, now: Nanos) -> bool {
         self.controller.borrow(now);
+        self.orphans.retain(|part| !part.is_empty());
         let before = self.shared.levels.len();
         self.share();
         self.shared.levels.len() < before
@@ -152,13 +183,18 @@ impl Coordinator {
             crowd.tell([0; 2], [0; 2]);
         }
         self.controller.each_part(|part| part.bury(now, desk));
+        self.orphans.iter_mut().for_each(|part| part.bury(now, desk));
         self.controller.poll(now);
     }
 
     /// The next worker to be woken.
     pub fn next_wake(&mut self) -> Option<usize> {
         let workers = self.shared.crowds.len();
-        std::iter::from_fn(|| self.controller.next_wake()).find(|worker| *worker < workers)
+        let mut wakes = std::iter::from_fn(|| {
+            let orphans = self.orphans.iter_mut();
+            self.controller.next_wake().or_else(|| orphans.filter_map(level::Part::next_wake).next())
+        });
+        wakes.find(|worker| *worker < workers)
     }
 
     /// The levels as a whole; whose the requests are is for [`usher_flowcontrol::snapshot::merge`] to find.
@@ -168,8 +204,13 @@ impl Coordinator {
     }
 
     fn share(&mut self) {
-        let levels = self.controller.parts().map(|(name, part)| (Arc::from(name), Arc::clone(part.level())));
-        self.shared.levels = Arc::new(levels.collect());
+        let is_orphan = |level: &Arc<Level>| self.orphans.iter().any(|part| Arc::ptr_eq(part.level(), level));
+        let orphans = self.shared.levels.iter().filter(|(_, level)| is_orphan(level));
+        let mut levels: BTreeMap<_, _> = orphans.map(|(name, level)| (name.clone(), level.clone())).collect();
+        // Of two levels of one name the one with an object is it.
+        let parts = self.controller.parts();
+        levels.extend(parts.map(|(name, part)| (Arc::from(name), Arc::clone(part.level()))));
+        self.shared.levels = Arc::new(levels);
     }
 }
 
@@ -182,6 +223,12 @@ impl Shared {
             return None;
         }
         there.shard(worker).map(Part::of_worker)
+    }
+
+    /// The level of that name.
+    #[must_use]
+    pub fn level(&self, name: &str) -> Option<&Arc<Level>> {
+        self.levels.get(name)
     }
 
     /// A worker's requests that wait and execute, each reading and writing.
@@ -229,5 +276,60 @@ fn slots(mode: Mode, server_limit: Seats) -> usize {
             let waiting = (queues as usize).saturating_mul(queue_length_limit as usize);
             waiting.saturating_add(seats).clamp(SLOTS_MIN, SLOTS_MAX)
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use usher_flowcontrol::level::{Arrival, Event, Verdict};
+    use usher_flowcontrol::objects::{LimitResponse, Limited, Queuing};
+    use usher_flowcontrol::units::{FlowHash, Work};
+
+    const NOW: Nanos = Nanos::ZERO;
+
+    /// A level of one seat: the only one of the server.
+    fn narrow() -> PriorityLevelConfiguration {
+        let mut object = PriorityLevelConfiguration::default();
+        object.metadata.name = "narrow".to_owned();
+        object.spec.kind = "Limited".to_owned();
+        object.spec.limited = Some(Limited {
+            nominal_concurrency_shares: Some(1),
+            limit_response: LimitResponse {
+                kind: "Queue".to_owned(),
+                queuing: Some(Queuing { queues: 4, hand_size: 1, queue_length_limit: 10 }),
+            },
+            ..Limited::default()
+        });
+        object
+    }
+
+    #[test]
+    fn who_waits_at_a_level_without_object_is_not_forgotten_when_coordinator_and_worker_die() {
+        let mut first = Coordinator::new(NOW, Seats(1), 2, false);
+        let level =
+            first.configure(NOW, &[], &[narrow()], true).level("narrow").cloned().expect("it is there");
+        assert_eq!(level.limit(), Seats(1));
+        let (mut holder, mut waiter) =
+            (level.shard(0).expect("nobody has it"), level.shard(1).expect("nor that"));
+        let arrival = |tag| Arrival { flow: FlowHash(0), work: Work::seats(1), tag };
+        assert!(matches!(holder.arrive(NOW, arrival(1)), Verdict::Execute(_)));
+        assert!(matches!(waiter.arrive(NOW, arrival(2)), Verdict::Wait(_)));
+        first.configure(NOW, &[], &[], true);
+
+        let (shared, former) = (first.shared().clone(), first.desk());
+        drop(first);
+        let mut second = Coordinator::succeed(NOW, Seats(1), false, shared, former);
+        second.configure(NOW, &[], &[], false);
+        second.bury(NOW, former);
+        assert!(!level.is_retired());
+        drop(holder);
+        second.bury(NOW, 0);
+        assert_eq!(second.next_wake(), Some(1));
+        waiter.poll(NOW);
+        let Some(Event::Dispatched(next)) = waiter.next_event() else { panic!("the seat is free") };
+        let _released = waiter.finish(NOW, next.ticket);
+        assert!(second.borrow(NOW), "nobody needs it any more");
+        assert!(level.is_retired() && second.shared().level("narrow").is_none());
     }
 }

@@ -10,6 +10,7 @@ use crate::lengths::Lengths;
 use crate::mail::Mail;
 use crate::operation::Shape;
 use crate::pool::{Pool, WAITING_BITS};
+use crate::publication::KeptBack;
 use crate::role::{Holder, Role};
 use crate::sequencer::Sequencer;
 use crate::shard::Shard;
@@ -59,6 +60,8 @@ pub(crate) struct Common {
     /// Nobody watches the level any more: it has no object, and nobody needed it.
     retired: AtomicBool,
     pub(crate) options: Options,
+    /// Only in simulations.
+    pub(crate) kept_back: Option<KeptBack>,
 }
 
 /// What clients that are turned away are told, whichever worker they met.
@@ -91,6 +94,22 @@ impl Level {
     /// A level with nothing in it and nobody at its desks.
     #[must_use]
     pub fn new(now: Nanos, mode: Mode, limit: Seats, options: Options) -> Arc<Self> {
+        Self::build(now, mode, limit, options, None)
+    }
+
+    /// The same for simulations: what is published can be seen when [`Level::show`] says so.
+    #[must_use]
+    pub fn keeping_back(now: Nanos, mode: Mode, limit: Seats, options: Options) -> Arc<Self> {
+        Self::build(now, mode, limit, options, Some(KeptBack::default()))
+    }
+
+    fn build(
+        now: Nanos,
+        mode: Mode,
+        limit: Seats,
+        options: Options,
+        kept_back: Option<KeptBack>,
+    ) -> Arc<Self> {
         let options = Options {
             workers: options.workers.clamp(1, WORKERS_MAX),
             slots: options.slots.clamp(1, SLOTS_MAX),
@@ -111,6 +130,7 @@ impl Level {
             backoff: Backoff { turned_away: AtomicU64::new(0), seconds: AtomicU64::new(1) },
             retired: AtomicBool::new(false),
             options,
+            kept_back,
         };
         common.set_leases(mode, limit);
         Arc::new(Self { role: Role::new(Sequencer::new(now, mode, limit, &common.options)), common })

@@ -25,7 +25,8 @@
 //! | `part` | what a controller asks of a level: a worker's part, the coordinator's |
 //! | `desk`, `slots` | what a worker shows to the others |
 //! | `operation` | what can be left in a ring |
-//! | `lengths`, `look` | published queue lengths; what can be seen of a level |
+//! | `lengths`, `publication` | published queue lengths; publishing, at once or in a simulation later |
+//! | `look` | what can be seen of a level |
 //! | `sync` | the atomics, loom's in a model; the steps that a model can leave out |
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ mod mail;
 mod operation;
 mod part;
 mod pool;
+mod publication;
 mod ring;
 mod role;
 mod sequencer;

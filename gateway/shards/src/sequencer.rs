@@ -10,6 +10,7 @@ use usher_flowcontrol::units::{Nanos, Seats};
 use crate::desk::Claim;
 use crate::level::{Booked, Common, Options, believed_limit, signed, tag, untag};
 use crate::operation::Operation;
+use crate::publication::Publication;
 use crate::slots::State;
 use crate::sync::{Ordering, Step, fence, left_out};
 use crate::wakes::Workers;
@@ -182,9 +183,7 @@ impl Sequencer {
     fn reconfigure(&mut self, at: Nanos, mode: Mode, limit: Seats, common: &Common) {
         self.look_outside(common);
         self.level.reconfigure(at, mode, limit);
-        common.shape.set(mode, limit);
-        common.set_leases(mode, limit);
-        common.lengths.clear();
+        common.publish(Publication::Shape { mode, limit });
         for queue in self.level.queue_states() {
             self.publish_length(queue.index, queue.waiting, common);
         }
@@ -346,7 +345,7 @@ impl Sequencer {
 
     fn publish_length(&self, queue: u32, length: u32, common: &Common) {
         if let Mode::Queue { queue_length_limit, .. } = self.level.mode() {
-            common.lengths.publish(queue, length, queue_length_limit);
+            common.publish(Publication::Length { queue, length, limit: queue_length_limit });
         }
     }
 

@@ -16,7 +16,7 @@ use crate::simulation::{self, Report, Scenario, Violation, report};
 /// What is simulated.
 #[derive(Args, Clone, Debug)]
 pub struct Simulate {
-    /// A YAML file; or runaway, restart, tenants, which usher brings; or drawn: whatever the seed makes up; or study: how
+    /// A YAML file; or runaway, restart, tenants, lending, which usher brings; or drawn: whatever the seed makes up; or study: how
     /// far shares are from those on one exact level, in seven workloads, on 2 to 64 workers
     scenario: String,
     /// The same seed gives the same run
@@ -152,10 +152,39 @@ fn text(report: &Report) -> String {
         vec!["grants a request".into(), format!("{:.2}", level.granted)],
         vec!["messages a request".into(), format!("{:.2}", level.wakes)],
     ];
+    if let Some(sampling) = report.sampling {
+        let off = |what: &str, (mean, worst): (f64, f64)| {
+            vec![
+                format!("sampled {what} is off by"),
+                percent(mean, 2),
+                format!("at most {}", percent(worst, 2)),
+            ]
+        };
+        rest.extend([off("demand", sampling.average), off("high watermark", sampling.high_watermark)]);
+    }
     if let Some(spread) = report.spread {
         rest.push(vec!["on all workers against on one".into(), format!("{spread:.3}")]);
     }
-    format!("{}\n\n{}\n{}", report.about, table(&rows), table(&rest))
+    let levels = if report.levels.is_empty() { String::new() } else { format!("{}\n", table(&lent(report))) };
+    format!("{}\n\n{}\n{levels}{}", report.about, table(&rows), table(&rest))
+}
+
+/// A row a level that lends.
+fn lent(report: &Report) -> Vec<Vec<String>> {
+    let head = ["LEVELS", "SEATS", "LEAST", "MOST", "MEAN", "EXACT", "USED"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(report.levels.iter().map(|level| {
+        vec![
+            level.name.clone(),
+            level.nominal.to_string(),
+            level.limits.0.to_string(),
+            level.limits.1.to_string(),
+            format!("{:.1}", level.limit),
+            format!("{:.1}", level.limit_exact),
+            percent(level.utilisation, 1),
+        ]
+    }));
+    rows
 }
 
 fn index(jain: Option<f64>) -> String {

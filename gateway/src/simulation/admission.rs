@@ -2,74 +2,101 @@
 
 use std::sync::Arc;
 
-use usher_flowcontrol::level::{self, Arrival, Finish, Reason, Ticket, Verdict};
+use usher_flowcontrol::level::{self, Arrival, Finish, Mode, Reason, Ticket, Verdict};
 use usher_flowcontrol::units::{Nanos, Seats};
 use usher_shards::{Event, Glance, Level, Look, Options, Shard};
 
-use super::scenario::Scenario;
+use super::scenario::{Scenario, Shape};
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The scenario's workers.
+    Workers,
+    /// An exact level.
+    Exact,
+}
 
 /// One of them; the methods are those of [`Shard`], for the worker named.
 pub(super) enum Admission {
     Workers { level: Arc<Level>, shards: Vec<Option<Shard>> },
-    Single(Box<level::Level>),
+    Exact(Box<level::Level>),
 }
 
 impl Admission {
-    pub(super) fn workers(scenario: &Scenario) -> Self {
-        let knobs = scenario.knobs;
-        let options = Options {
-            workers: scenario.workers,
-            slots: scenario.slots,
-            ring: knobs.ring,
-            bypass: !scenario.exact,
-            lease: knobs.lease,
-            lease_from: knobs.lease_from,
-            hold: knobs.hold,
+    /// `there`: a level that somebody has made already.
+    pub(super) fn new(kind: Kind, scenario: &Scenario, shape: &Shape, there: Option<Arc<Level>>) -> Self {
+        if let Some(level) = there {
+            let shards = (0..scenario.workers).map(|worker| level.shard(worker)).collect();
+            return Self::Workers { level, shards };
+        }
+        let limit = Seats(shape.seats);
+        let Kind::Workers = kind else {
+            return Self::Exact(Box::new(level::Level::new(Nanos::ZERO, shape.mode(), limit)));
         };
-        let level = Level::new(Nanos::ZERO, scenario.mode(), Seats(scenario.level.seats), options);
-        let shards = (0..scenario.workers).map(|worker| level.shard(worker)).collect();
+        let options = Options {
+            workers: scenario.workers + 1, // the coordinator has a desk, too
+            slots: scenario.slots,
+            bypass: !scenario.exact,
+            ..scenario.knobs.options()
+        };
+        let level = Level::keeping_back(Nanos::ZERO, shape.mode(), limit, options);
+        let shards = (0..=scenario.workers).map(|worker| level.shard(worker)).collect();
         Self::Workers { level, shards }
-    }
-
-    pub(super) fn single(scenario: &Scenario) -> Self {
-        let level = level::Level::new(Nanos::ZERO, scenario.mode(), Seats(scenario.level.seats));
-        Self::Single(Box::new(level))
     }
 
     pub(super) fn arrive(&mut self, worker: usize, now: Nanos, arrival: Arrival) -> Verdict {
         match self {
             Self::Workers { shards, .. } => of(shards, worker).arrive(now, arrival),
-            Self::Single(level) => level.arrive(now, arrival),
+            Self::Exact(level) => level.arrive(now, arrival),
         }
     }
 
     pub(super) fn finish(&mut self, worker: usize, now: Nanos, ticket: Ticket) -> Finish {
         match self {
             Self::Workers { shards, .. } => of(shards, worker).finish(now, ticket),
-            Self::Single(level) => level.finish(now, ticket),
+            Self::Exact(level) => level.finish(now, ticket),
         }
     }
 
     pub(super) fn linger_end(&mut self, worker: usize, now: Nanos, ticket: Ticket) {
         match self {
             Self::Workers { shards, .. } => of(shards, worker).linger_end(now, ticket),
-            Self::Single(level) => level.linger_end(now, ticket),
+            Self::Exact(level) => level.linger_end(now, ticket),
         }
     }
 
     pub(super) fn cancel(&mut self, worker: usize, now: Nanos, ticket: Ticket) -> bool {
         match self {
             Self::Workers { shards, .. } => of(shards, worker).cancel(now, ticket, Reason::Cancelled),
-            Self::Single(level) => level.cancel(now, ticket, Reason::Cancelled),
+            Self::Exact(level) => level.cancel(now, ticket, Reason::Cancelled),
         }
     }
 
-    pub(super) fn set_limit(&mut self, worker: usize, now: Nanos, limit: u64) {
+    pub(super) fn reconfigure(&mut self, worker: usize, now: Nanos, mode: Mode, limit: Seats) {
         match self {
-            Self::Workers { shards, level } => {
-                of(shards, worker).reconfigure(now, level.mode(), Seats(limit));
-            }
-            Self::Single(level) => level.reconfigure(now, level.mode(), Seats(limit)),
+            Self::Workers { shards, .. } => of(shards, worker).reconfigure(now, mode, limit),
+            Self::Exact(level) => level.reconfigure(now, mode, limit),
+        }
+    }
+
+    /// Its limit, as workers see it.
+    pub(super) fn limit(&self) -> Seats {
+        match self {
+            Self::Workers { level, .. } => level.limit(),
+            Self::Exact(level) => level.limit(),
+        }
+    }
+
+    /// How much was ever published.
+    pub(super) fn published(&self) -> u64 {
+        if let Self::Workers { level, .. } = self { level.published() } else { 0 }
+    }
+
+    /// So much of that can be seen now.
+    pub(super) fn show(&self, published: u64) {
+        if let Self::Workers { level, .. } = self {
+            level.show(published);
         }
     }
 
@@ -82,14 +109,14 @@ impl Admission {
     pub(super) fn next_event(&mut self, worker: usize) -> Option<Event> {
         match self {
             Self::Workers { shards, .. } => of(shards, worker).next_event(),
-            Self::Single(level) => level.next_dispatched().map(Event::Dispatched),
+            Self::Exact(level) => level.next_dispatched().map(Event::Dispatched),
         }
     }
 
     pub(super) fn next_wake(&mut self, worker: usize) -> Option<usize> {
         match self {
             Self::Workers { shards, .. } => of(shards, worker).next_wake(),
-            Self::Single(_) => None,
+            Self::Exact(_) => None,
         }
     }
 
@@ -109,7 +136,9 @@ impl Admission {
     /// Somebody else takes the place; `false` while it is not buried.
     pub(super) fn replace(&mut self, worker: usize) -> bool {
         if let Self::Workers { level, shards } = self {
-            shards[worker] = level.shard(worker);
+            if shards[worker].is_none() {
+                shards[worker] = level.shard(worker);
+            }
             return shards[worker].is_some();
         }
         true
@@ -119,7 +148,7 @@ impl Admission {
     pub(super) fn glance(&self) -> Option<Glance> {
         match self {
             Self::Workers { level, .. } => Some(level.glance()),
-            Self::Single(_) => None,
+            Self::Exact(_) => None,
         }
     }
 
@@ -127,14 +156,19 @@ impl Admission {
     pub(super) fn look(&mut self, worker: usize, now: Nanos) -> Option<Look> {
         match self {
             Self::Workers { shards, .. } => Some(of(shards, worker).look(now)),
-            Self::Single(_) => None,
+            Self::Exact(_) => None,
         }
+    }
+
+    /// The coordinator has let go of it.
+    pub(super) fn is_retired(&self) -> bool {
+        if let Self::Workers { level, .. } = self { level.is_retired() } else { false }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Workers { level, .. } => level.is_empty(),
-            Self::Single(level) => level.is_empty(),
+            Self::Exact(level) => level.is_empty(),
         }
     }
 }

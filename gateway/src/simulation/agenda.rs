@@ -14,22 +14,36 @@ pub(super) enum Event {
     Next(usize),
     /// All the clients of that flow begin.
     Begin(usize),
-    /// That worker was woken.
-    Wake(usize),
+    /// On that level, that worker was woken.
+    Wake(usize, usize),
     /// The work of that request is done.
     Finish(u64),
     /// The seats of that request have lingered.
     LingerEnd(u64),
     /// The client of that request gives up, if it still waits.
     GiveUp(u64),
+    /// Of that level, so much of what was published can be seen.
+    Show(usize, u64),
+    /// The coordinator looks at the levels' demand.
+    Sample,
+    /// Seats may be moved between levels.
+    Divide,
     /// One of the scenario's stalls.
     Stall(usize),
     /// One of the scenario's deaths.
     Die(usize),
     /// That worker is buried and replaced.
     Replace(usize),
-    /// One of the scenario's limits.
-    Limit(usize),
+    /// One of the scenario's clocks jumps.
+    Clock(usize),
+    /// One of the scenario's changes of the configuration.
+    Change(usize),
+    /// The coordinator is gone, for one of the scenario's absences.
+    Lose(usize),
+    /// The coordinator's desks are buried.
+    Vacate,
+    /// There is a coordinator again.
+    Return,
 }
 
 /// The events to come.

@@ -1,10 +1,13 @@
 //! What must hold at every step, whatever happens. Seats are counted here once more, from outside.
 
-use usher_flowcontrol::units::Nanos;
+use usher_flowcontrol::level::Mode;
+use usher_flowcontrol::snapshot::Level;
+use usher_flowcontrol::units::{Nanos, Seats};
 use usher_shards::{Glance, Look};
 
-use super::flow::{Asks, Distribution};
-use super::scenario::Scenario;
+use super::flow::{Asks, Distribution, Flow};
+use super::scenario::{Scenario, Shape};
+use super::troubles::Change;
 
 /// Something that must not happen did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub(super) struct Checks {
     patience: Nanos,
     /// Seats of requests that execute or linger.
     in_use: u64,
+    /// Seats of requests that wait.
+    waiting: u64,
     executing: u64,
     /// Since when there have been free seats beside somebody whom they fit.
     idle: Option<Nanos>,
@@ -41,26 +46,41 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    pub(super) fn new(scenario: &Scenario) -> Self {
+    pub(super) fn new(scenario: &Scenario, shape: &Shape) -> Self {
         let longest = scenario.stalls.iter().map(|stall| stall.lasts.0).max().unwrap_or_default();
         let delay = scenario.message_delay.0;
         Self {
-            limit: scenario.level.seats,
+            limit: shape.seats,
             before: Vec::new(),
             grace: delay + longest + RESTART,
             patience: Nanos(delay.0 * 4 + 1_000),
             in_use: 0,
+            waiting: 0,
             executing: 0,
             idle: None,
             widest: widest(scenario),
-            bound: bound(scenario),
-            queue_length_limit: scenario.level.queue_length_limit,
+            bound: bound(scenario, shape),
+            queue_length_limit: shape.queue_length_limit,
         }
     }
 
     /// The longest wait that the scenario allows.
     pub(super) fn bound(&self) -> Option<Nanos> {
         self.bound
+    }
+
+    /// Seats that are wanted: those in use, and those of who waits.
+    pub(super) fn demand(&self) -> Seats {
+        Seats(self.in_use + self.waiting)
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Queues may be as long as that from now on, or as they were before.
+    pub(super) fn set_queue_length_limit(&mut self, limit: u32) {
+        self.queue_length_limit = self.queue_length_limit.max(limit);
     }
 
     pub(super) fn set_limit(&mut self, now: Nanos, limit: u64) {
@@ -89,12 +109,30 @@ impl Checks {
         }
     }
 
+    pub(super) fn wait(&mut self, seats: u64) {
+        self.waiting += seats;
+    }
+
+    pub(super) fn wait_no_more(&mut self, seats: u64) {
+        self.waiting -= seats;
+    }
+
     pub(super) fn finish(&mut self) {
         self.executing -= 1;
     }
 
     pub(super) fn release(&mut self, seats: u64) {
         self.in_use -= seats;
+    }
+
+    /// After every event while nothing is on its way from one worker to another and nobody is dead: what is not free is in
+    /// use, and what is in use is not free.
+    pub(super) fn conserved(&self, now: Nanos, glance: Glance) -> Result<(), Violation> {
+        let taken = self.limit.cast_signed() - glance.free - glance.leased.cast_signed();
+        if taken != self.in_use.cast_signed() {
+            return at(now, format!("{taken} seats are taken, and {} are in use", self.in_use));
+        }
+        Ok(())
     }
 
     /// After every event. While a worker is stalled or dead, what was left to it has to wait.
@@ -142,31 +180,58 @@ fn widest(scenario: &Scenario) -> u64 {
     scenario.flows.iter().map(|flow| flow.work.seats.1).max().unwrap_or(1)
 }
 
+/// What levels have together, and each by itself, after seats were moved.
+pub(super) fn divided(now: Nanos, levels: &[Level]) -> Result<(), Violation> {
+    let limited: Vec<_> = levels.iter().filter(|level| level.mode != Mode::Exempt).collect();
+    let sum = |part: fn(&Level) -> u64| limited.iter().map(|level| part(level)).sum::<u64>();
+    let (all, whole) = (sum(|level| level.limit.0), sum(|level| level.limits.nominal.0));
+    // Each is rounded to the next whole seat.
+    if all > whole + limited.len() as u64 / 2 {
+        return at(now, format!("levels have {all} seats together, of {whole}"));
+    }
+    for Level { name, limit, limits, .. } in limited {
+        if *limit < limits.minimum || *limit > limits.maximum {
+            return at(now, format!("level {name} has {limit} seats, but {limits:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// Four times as long as it takes to serve full queues one after the other, and something for long executions.
 ///
 /// While a seat is free a queue may exceed its limit, which happens where requests are wide. Then only as many
-/// wait as there are clients, or there is no telling.
-fn bound(scenario: &Scenario) -> Option<Nanos> {
-    let limits = scenario.limits.iter().map(|limit| limit.seats);
-    let least = limits.chain([scenario.level.seats]).min().filter(|least| *least > 0)?;
+/// wait as there are clients, or there is no telling. Nor is there where levels lend all they have.
+fn bound(scenario: &Scenario, shape: &Shape) -> Option<Nanos> {
+    let least = if scenario.lends() {
+        scenario.least(shape)
+    } else {
+        scenario.changes.iter().filter_map(|change| change.seats).chain([shape.seats]).min()
+    };
+    let least = least.filter(|least| *least > 0)?;
     let widest = widest(scenario);
-    let open = scenario.flows.iter().any(|flow| matches!(flow.asks, Asks::Rate(_) | Asks::Burst(_, Some(_))));
-    if widest > 1 && open {
+    let open = |flow: &Flow| matches!(flow.asks, Asks::Rate(_) | Asks::Burst(_, Some(_)));
+    if widest > 1 && scenario.flows.iter().any(open) {
         return None;
     }
     let clients: u64 =
         scenario.flows.iter().map(|flow| u64::from(flow.count) * u64::from(flow.clients())).sum();
-    let length = u64::from(scenario.level.queue_length_limit) + 1;
+    let most = |part: fn(&Change) -> Option<u64>, at_first: u64| {
+        scenario.changes.iter().filter_map(part).fold(at_first, u64::max)
+    };
+    let length = most(|change| change.queue_length_limit.map(u64::from), shape.queue_length_limit.into()) + 1;
     let length = if widest > 1 { length.max(clients) } else { length };
-    let hands = scenario.flows.iter().map(|flow| u64::from(flow.count)).sum::<u64>()
-        * u64::from(scenario.level.hand_size);
-    let queued = length * hands.min(scenario.level.queues.into());
+    let queues = most(|change| change.queues.map(u64::from), shape.queues.into());
+    let hand = most(|change| change.hand_size.map(u64::from), shape.hand_size.into());
+    let hands = scenario.flows.iter().map(|flow| u64::from(flow.count)).sum::<u64>() * hand;
+    let queued = length * hands.min(queues) * if scenario.changes.is_empty() { 1 } else { 2 };
     let each = scenario.flows.iter().map(|flow| longest(&flow.work)).max().unwrap_or(0)
         + 2 * scenario.message_delay.0.0;
     let rounds = (4 * queued / (least / widest).max(1) + 60).cast_signed();
     let stalls: i64 = scenario.stalls.iter().map(|stall| stall.lasts.0.0).sum();
+    let absences: i64 = scenario.coordinator_lost.iter().map(|absence| absence.lasts.0.0).sum();
+    let steps: i64 = scenario.clocks.iter().map(|step| step.by.0.0.abs()).sum();
     let deaths = scenario.deaths.len() as i64 * 10 * RESTART.0;
-    Some(Nanos(rounds.saturating_mul(each).saturating_add(stalls + deaths)))
+    Some(Nanos(rounds.saturating_mul(each).saturating_add(stalls + absences + steps + deaths)))
 }
 
 /// The mean time of the longest executions there are, in ns.

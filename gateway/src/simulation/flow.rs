@@ -12,6 +12,8 @@ use super::span::Span;
 pub struct Flow {
     /// What the report calls it.
     pub name: String,
+    /// The level that it belongs to; without a name, the first one.
+    pub level: String,
     /// So many flows like this.
     pub count: u32,
     /// How it asks.
@@ -97,6 +99,8 @@ pub struct Retry {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Written {
     name: String,
+    #[serde(default)]
+    level: String,
     #[serde(default = "one")]
     count: u32,
     connections: Option<u32>,
@@ -181,7 +185,7 @@ impl TryFrom<Written> for Flow {
     type Error = String;
 
     fn try_from(flow: Written) -> Result<Self, String> {
-        let Written { name, count, on, service, distribution, seats, linger, think, .. } = flow;
+        let Written { name, level, count, on, service, distribution, seats, linger, think, .. } = flow;
         let wrong = |what: &str| Err(format!("flow {name}: {what}"));
         let asks = match (flow.connections, flow.rate, flow.burst) {
             (Some(count), None, None) => Asks::Connections(count),
@@ -209,7 +213,18 @@ impl TryFrom<Written> for Flow {
             return wrong("on: wanted all, one-each, mostly-first, or numbers of workers");
         }
         let work = Work { service, distribution, seats, linger };
-        Ok(Self { name, count, asks, on, work, think, retry, patience: flow.patience, start: flow.start })
+        Ok(Self {
+            name,
+            level,
+            count,
+            asks,
+            on,
+            work,
+            think,
+            retry,
+            patience: flow.patience,
+            start: flow.start,
+        })
     }
 }
 

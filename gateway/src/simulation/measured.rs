@@ -1,6 +1,7 @@
 //! What is counted between the warm-up and the end.
 
 use hdrhistogram::Histogram;
+use usher_flowcontrol::demand::{SeatDemand, Statistics};
 use usher_flowcontrol::units::Nanos;
 use usher_shards::Look;
 
@@ -16,14 +17,37 @@ pub(super) struct Measured {
     pub(super) granted: u64,
     /// Since the beginning.
     pub(super) sequencer: Sequencer,
-    /// Seat time that the limit allows.
-    offered: u128,
-    limit: u64,
-    limit_since: Nanos,
+    pub(super) levels: Vec<Offered>,
+    pub(super) sampling: Sampling,
     from: Nanos,
     to: Nanos,
     /// Of all runs that were added.
-    span: i64,
+    pub(super) span: i64,
+}
+
+/// What a level offers.
+#[derive(Clone, Debug)]
+pub(super) struct Offered {
+    /// Seat time that its limit allows.
+    seat_time: u128,
+    /// Seat time that was used.
+    used: u128,
+    limit: u64,
+    since: Nanos,
+    /// Lowest and highest limit.
+    pub(super) limits: (u64, u64),
+}
+
+/// How wrong the levels' demand is that is looked at now and then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sampling {
+    /// Periods of levels that wanted something.
+    pub(super) periods: u64,
+    /// Sums of differences, as parts of the true average: of averages and of high watermarks.
+    pub(super) average_off: f64,
+    pub(super) watermark_off: f64,
+    /// The largest of each.
+    pub(super) worst: (f64, f64),
 }
 
 /// How often the sequencer was needed.
@@ -56,16 +80,15 @@ pub(super) struct Served {
 }
 
 impl Measured {
-    pub(super) fn new(flows: usize, from: Nanos, to: Nanos, limit: u64) -> Self {
+    pub(super) fn new(flows: usize, (from, to): (Nanos, Nanos), limits: impl Iterator<Item = u64>) -> Self {
         Self {
             flows: (0..flows).map(|_| Served::new()).collect(),
             waits: histogram(3),
             wakes: 0,
             granted: 0,
             sequencer: Sequencer::default(),
-            offered: 0,
-            limit,
-            limit_since: Nanos::ZERO,
+            levels: limits.map(Offered::new).collect(),
+            sampling: Sampling::default(),
             from,
             to,
             span: (to - from).0,
@@ -118,18 +141,35 @@ impl Measured {
         self.wakes += u64::from(self.counts(now));
     }
 
-    pub(super) fn released(&mut self, flow: usize, seats: u64, since: Nanos, now: Nanos) {
-        self.flows[flow].seat_time += product(seats, self.clipped(since, now));
+    pub(super) fn released(&mut self, (level, flow): (usize, usize), seats: u64, since: Nanos, now: Nanos) {
+        let used = product(seats, self.clipped(since, now));
+        self.flows[flow].seat_time += used;
+        self.levels[level].used += used;
     }
 
-    pub(super) fn set_limit(&mut self, now: Nanos, limit: u64) {
-        self.offered += product(self.limit, self.clipped(self.limit_since, now));
-        (self.limit, self.limit_since) = (limit, now);
+    pub(super) fn set_limit(&mut self, level: usize, now: Nanos, limit: u64) {
+        let now = now.min(self.to);
+        let span = self.clipped(self.levels[level].since, now);
+        let level = &mut self.levels[level];
+        level.seat_time += product(level.limit, span);
+        (level.limit, level.since) = (limit, now);
+        if now < self.to {
+            level.limits = (level.limits.0.min(limit), level.limits.1.max(limit));
+        }
     }
 
     /// Nothing is counted any more.
     pub(super) fn end(&mut self) {
-        self.set_limit(self.to, self.limit);
+        for level in 0..self.levels.len() {
+            self.set_limit(level, self.to, self.levels[level].limit);
+        }
+    }
+
+    /// A period's demand of a level as it was looked at now and then, and as it was.
+    pub(super) fn sampled(&mut self, now: Nanos, seen: &SeatDemand, truth: &Statistics) {
+        if self.counts(now) {
+            self.sampling.add(seen, truth);
+        }
     }
 
     /// What the level tells of itself.
@@ -157,7 +197,11 @@ impl Measured {
         self.wakes += other.wakes;
         self.granted += other.granted;
         self.sequencer.add(other.sequencer);
-        self.offered += other.offered;
+        for (level, other) in self.levels.iter_mut().zip(&other.levels) {
+            level.seat_time += other.seat_time;
+            level.used += other.used;
+            level.limits = (level.limits.0.min(other.limits.0), level.limits.1.max(other.limits.1));
+        }
         self.span += other.span;
     }
 
@@ -173,7 +217,7 @@ impl Measured {
 
     /// Part of the seat time that the limit allows.
     pub(super) fn utilisation(&self) -> f64 {
-        ratio(self.seat_time(), self.offered)
+        ratio(self.seat_time(), self.levels.iter().map(|level| level.seat_time).sum())
     }
 
     pub(super) fn share(&self, flow: usize) -> f64 {
@@ -183,6 +227,35 @@ impl Measured {
     /// Part of the time while something of that flow waited.
     pub(super) fn wanted(&self, flow: usize) -> f64 {
         ratio(product(1, self.flows[flow].wanted), product(1, self.span))
+    }
+}
+
+impl Offered {
+    fn new(limit: u64) -> Self {
+        Self { seat_time: 0, used: 0, limit, since: Nanos::ZERO, limits: (limit, limit) }
+    }
+
+    /// Part of what it offered that was used.
+    pub(super) fn utilisation(&self) -> f64 {
+        ratio(self.used, self.seat_time)
+    }
+
+    /// Its limit, on average.
+    pub(super) fn limit(&self, span: i64) -> f64 {
+        ratio(self.seat_time, product(1, span))
+    }
+}
+
+impl Sampling {
+    /// What was seen of a period, and what was true.
+    pub(super) fn add(&mut self, seen: &SeatDemand, truth: &Statistics) {
+        let Some(average) = truth.average.filter(|average| *average > 0.0) else { return };
+        let off = (seen.average - average).abs() / average;
+        let watermark_off = (seen.high_watermark.0 as f64 - truth.max).abs() / average;
+        self.periods += 1;
+        self.average_off += off;
+        self.watermark_off += watermark_off;
+        self.worst = (self.worst.0.max(off), self.worst.1.max(watermark_off));
     }
 }
 

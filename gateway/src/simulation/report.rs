@@ -4,8 +4,8 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use usher_flowcontrol::units::Nanos;
 
-use super::measured::{Measured, histogram, ratio};
-use super::scenario::Scenario;
+use super::measured::{self, Measured, histogram, ratio};
+use super::scenario::{Scenario, Shape};
 
 /// The report.
 #[derive(Clone, Debug)]
@@ -18,8 +18,12 @@ pub struct Report {
     pub workers: usize,
     /// By flow.
     pub flows: Vec<Flow>,
-    /// Of all.
+    /// Of all levels together.
     pub level: Level,
+    /// Each of several levels.
+    pub levels: Vec<Lent>,
+    /// Where levels lend: how wrong the demand is that was looked at now and then.
+    pub sampling: Option<Sampling>,
     /// Advantage of the scenario's `spread` flow on all workers over the same on one.
     pub spread: Option<f64>,
 }
@@ -74,6 +78,34 @@ pub struct Level {
     pub wakes: f64,
 }
 
+/// One of several levels that lend each other seats.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    /// Its name.
+    pub name: String,
+    /// Its seats by configuration.
+    pub nominal: u64,
+    /// Its limit: lowest, highest.
+    pub limits: (u64, u64),
+    /// On average.
+    pub limit: f64,
+    /// The same with exact levels, whose coordinator is never lost.
+    pub limit_exact: f64,
+    /// Part of it that was used.
+    pub utilisation: f64,
+}
+
+/// Demand as it was looked at, beside what it was, as parts of its average.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Periods, of all levels that wanted something.
+    pub periods: u64,
+    /// How far averages are: mean, worst.
+    pub average: (f64, f64),
+    /// How far high watermarks are: mean, worst.
+    pub high_watermark: (f64, f64),
+}
+
 /// A flow that has something waiting for that part of the time wants more than it gets.
 const WANTS_MORE: f64 = 0.97;
 
@@ -83,7 +115,7 @@ impl Report {
         seed: u64,
         run: &Measured,
         [exact, noise]: [&Measured; 2],
-        level: Level,
+        bound: Option<Nanos>,
     ) -> Self {
         let flow = |(index, name): (usize, &str)| {
             let served = &run.flows[index];
@@ -100,8 +132,25 @@ impl Report {
             }
         };
         let flows = names(scenario).enumerate().map(flow).collect();
-        let level = Level { utilisation_exact: exact.utilisation(), jain_exact: jain(exact), ..level };
-        Self { about: scenario.about.clone(), seed, workers: scenario.workers, flows, level, spread: None }
+        let lent = |(index, shape): (usize, &Shape)| Lent {
+            name: shape.name.clone(),
+            nominal: shape.seats,
+            limits: run.levels[index].limits,
+            limit: run.levels[index].limit(run.span),
+            limit_exact: exact.levels[index].limit(exact.span),
+            utilisation: run.levels[index].utilisation(),
+        };
+        let levels = scenario.levels.iter().enumerate().filter(|_| scenario.lends());
+        Self {
+            about: scenario.about.clone(),
+            seed,
+            workers: scenario.workers,
+            flows,
+            level: Level::of(run, exact, bound),
+            levels: levels.map(lent).collect(),
+            sampling: Sampling::of(run),
+            spread: None,
+        }
     }
 
     /// For programs. Times in ns.
@@ -119,8 +168,21 @@ impl Report {
             })
         };
         let level = &self.level;
+        let lent = |lent: &Lent| {
+            json!({
+                "name": lent.name, "nominal": lent.nominal, "limitMin": lent.limits.0, "limitMax": lent.limits.1,
+                "limit": lent.limit, "limitExact": lent.limit_exact, "utilisation": lent.utilisation,
+            })
+        };
+        let sampling = self.sampling.map(|it| {
+            json!({
+                "periods": it.periods, "averageOff": it.average.0, "averageOffMax": it.average.1,
+                "highWatermarkOff": it.high_watermark.0, "highWatermarkOffMax": it.high_watermark.1,
+            })
+        });
         json!({
             "about": self.about, "seed": self.seed, "workers": self.workers, "spread": self.spread,
+            "levels": self.levels.iter().map(lent).collect::<Vec<_>>(), "sampling": sampling,
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
             "level": {
                 "utilisation": level.utilisation, "utilisationExact": level.utilisation_exact,
@@ -154,14 +216,14 @@ impl Flow {
 }
 
 impl Level {
-    pub(super) fn of(run: &Measured, bound: Option<Nanos>) -> Self {
+    fn of(run: &Measured, exact: &Measured, bound: Option<Nanos>) -> Self {
         let each = |count: u64| ratio(count.into(), run.executed().into());
         let sequencer = &run.sequencer;
         Self {
             utilisation: run.utilisation(),
-            utilisation_exact: 0.0,
+            utilisation_exact: exact.utilisation(),
             jain: jain(run),
-            jain_exact: None,
+            jain_exact: jain(exact),
             waits: run.waits.clone(),
             bound,
             sequenced: sequencer.each(sequencer.dispatched),
@@ -175,6 +237,18 @@ impl Level {
 
 pub(super) fn deviation(share: f64, from: f64) -> f64 {
     if from > 0.0 { share / from - 1.0 } else { 0.0 }
+}
+
+impl Sampling {
+    fn of(run: &Measured) -> Option<Self> {
+        let measured::Sampling { periods, average_off, watermark_off, worst } = run.sampling;
+        let mean = |sum: f64| sum / periods as f64;
+        (periods > 0).then(|| Self {
+            periods,
+            average: (mean(average_off), worst.0),
+            high_watermark: (mean(watermark_off), worst.1),
+        })
+    }
 }
 
 /// Histograms put together.

@@ -7,6 +7,19 @@ use usher_flowcontrol::units::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Nanos);
 
+/// A time that may be negative, written as `-5ms`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step(pub Nanos);
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let (sign, span) = text.strip_prefix('-').map_or((1, &*text), |span| (-1, span));
+        let step = Span::parse(span).map(|Span(Nanos(nanos))| Self(Nanos(sign * nanos)));
+        step.ok_or_else(|| serde::de::Error::custom(format!("{text:?}: wanted a time such as 5ms or -5ms")))
+    }
+}
+
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;

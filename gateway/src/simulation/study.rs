@@ -10,7 +10,7 @@ use std::thread;
 use serde_json::{Value, json};
 use usher_flowcontrol::units::Nanos;
 
-use super::admission::Admission;
+use super::admission::Kind;
 use super::checks::Violation;
 use super::flow::Places;
 use super::measured::Measured;
@@ -41,7 +41,7 @@ pub struct Row {
     pub workers: usize,
     /// How far shares are from those on one exact level.
     pub deviation: Distance,
-    /// How far they are from each other on two exact levels.
+    /// How far they are from each other on exact levels, with other times: the largest of three pairs.
     pub noise: Distance,
     /// On the workers.
     pub outcome: Outcome,
@@ -128,14 +128,15 @@ fn rows(
     seed: u64,
     workers: &[usize],
 ) -> Result<Vec<Row>, Violation> {
-    let exact = |from| sum(&scenario, seed, from..from + REPEATS, Admission::single);
-    let (exact, other) = (exact(0)?, exact(REPEATS)?);
-    let noise = Distance::between(&other, &exact);
+    let exact = |set| sum(&scenario, (seed, set), REPEATS, Kind::Exact);
+    let (exact, second, third) = (exact(0)?, exact(1)?, exact(2)?);
+    let pairs = [(&second, &exact), (&third, &exact), (&third, &second)];
+    let noise = Distance::of_several(&pairs.map(|(one, other)| Distance::between(one, other)));
     workers
         .iter()
         .map(|workers| {
             scenario.workers = *workers;
-            let run = sum(&scenario, seed, 0..REPEATS, Admission::workers)?;
+            let run = sum(&scenario, (seed, 0), REPEATS, Kind::Workers)?;
             let each = |count: u64| count as f64 / run.executed().max(1) as f64;
             Ok(Row {
                 workload,
@@ -153,16 +154,11 @@ fn rows(
         .collect()
 }
 
-/// Several runs, added up.
-fn sum(
-    scenario: &Scenario,
-    seed: u64,
-    runs: std::ops::Range<u64>,
-    admission: fn(&Scenario) -> Admission,
-) -> Result<Measured, Violation> {
+/// Several runs, added up; sets of runs of different numbers have nothing in common but the flows' queues.
+fn sum(scenario: &Scenario, (seed, set): (u64, u64), runs: u64, kind: Kind) -> Result<Measured, Violation> {
     let mut sum: Option<Measured> = None;
-    for again in runs {
-        let mut world = World::new(scenario, (seed, again), admission(scenario));
+    for again in set * runs..(set + 1) * runs {
+        let mut world = World::new(scenario, (seed, again), kind);
         world.run()?;
         match &mut sum {
             Some(sum) => sum.add(&world.measured),
@@ -177,7 +173,7 @@ fn gain(seed: u64) -> Result<f64, Violation> {
     let advantage = |on: Places| {
         let mut scenario = Scenario::read(WORKLOADS[0]).expect("the program's own");
         scenario.flows[0].on = on;
-        let run = sum(&scenario, seed, 0..GAIN_REPEATS, Admission::workers)?;
+        let run = sum(&scenario, (seed, 0), GAIN_REPEATS, Kind::Workers)?;
         Ok(report::advantage(&scenario, &run, &scenario.flows[0].name))
     };
     Ok(advantage(Places::All)? / advantage(Places::These(vec![0]))?)
@@ -246,6 +242,12 @@ impl Distance {
             mean: all.iter().sum::<f64>() / all.len().max(1) as f64,
             max: all.into_iter().fold(0.0, f64::max),
         }
+    }
+
+    /// The largest of each.
+    fn of_several(these: &[Self]) -> Self {
+        let most = |part: fn(&Self) -> f64| these.iter().map(part).fold(0.0, f64::max);
+        Self { mean: most(|it| it.mean), max: most(|it| it.max) }
     }
 }
 

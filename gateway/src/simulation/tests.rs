@@ -57,6 +57,21 @@ fn shares_on_many_workers_are_those_of_the_exact_level() {
     assert!(report.level.utilisation > 0.98, "{}", report.level.utilisation);
 }
 
+/// Two levels, of which one wants all that the other does not use; the coordinator is gone for the second half.
+#[test]
+fn seats_are_lent_and_stay_where_they_are_without_a_coordinator() {
+    let text = "{duration: 60s, workers: 2, seats: 20, levels: [\
+                {name: idle, shares: 45, lendable-percent: 80, queues: 4, hand-size: 1}, \
+                {name: busy, shares: 50, queues: 4, hand-size: 1}], \
+                flows: [{name: all, level: busy, connections: 40, service: 200ms}], \
+                coordinator-lost: [{at: 30s, for: 20s}]}";
+    let report = run(&Scenario::parse("lends", text).expect("a scenario"), 1).expect("keeps the rules");
+    let [busy, idle] = &report.levels[..] else { panic!("two levels") };
+    assert!(busy.limits.1 > busy.nominal && idle.limits.0 < idle.nominal, "{busy:?} {idle:?}");
+    assert!((busy.limit - busy.limit_exact).abs() < 1.0, "the limits stay: {busy:?}");
+    assert!(report.sampling.expect("it was sampled").average.1 < 0.05);
+}
+
 #[test]
 fn embedded_scenarios_can_be_read_and_run() {
     for (name, _) in scenario::EMBEDDED {
@@ -90,22 +105,18 @@ fn what_is_wrong_with_a_scenario_is_told_with_its_place() {
     assert!(told(&format!("{good}stalls: [{{worker: 2, at: 1s, for: 1s}}]")).contains("stalls[0].worker"));
 }
 
-/// What drawn scenarios have found.
-#[test]
-fn seats_of_leases_keep_to_a_lowered_limit() {
-    assert_eq!(check(&drawn(1508), 1508), Ok(()));
-}
-
 /// A rule that never fails is no rule: each is shown what it is for.
 mod rules {
-    use super::super::checks::Checks;
+    use super::super::checks::{Checks, divided};
+    use super::super::world::Sabotage;
     use super::*;
     use usher_flowcontrol::level::QueueState;
-    use usher_flowcontrol::units::Nanos;
+    use usher_flowcontrol::units::{Nanos, Seats};
     use usher_shards::{Glance, Look};
 
     fn checks() -> Checks {
-        Checks::new(&small(2, ""))
+        let scenario = small(2, "");
+        Checks::new(&scenario, &scenario.levels[0])
     }
 
     #[test]
@@ -141,11 +152,41 @@ mod rules {
         assert!(checks.start(Nanos(1), 1, Nanos::from_secs(3600)).is_err());
     }
 
+    /// The code under test does not do what it must not; so somebody else does it in its place.
+    #[test]
+    fn what_goes_wrong_once_is_noticed() {
+        for (sabotage, told) in [
+            (Sabotage::KeepSeats, "seats are taken, and"),
+            (Sabotage::RunUnasked, "exceed the limit"),
+            (Sabotage::LoseWake, "seats are taken, and"),
+        ] {
+            let scenario = small(2, "");
+            let mut world = World::new(&scenario, (1, 0), Kind::Workers);
+            world.sabotage = Some(sabotage);
+            let violation = world.run().expect_err("somebody notices");
+            assert!(violation.what.contains(told), "{sabotage:?}: {violation:?}");
+        }
+    }
+
+    #[test]
+    fn levels_that_have_too_much_together_or_alone_are_seen() {
+        let mut coordinator = usher_shards::Coordinator::new(Nanos::ZERO, Seats(20), 1, false);
+        coordinator.configure(Nanos::ZERO, &[], &[], true);
+        let levels = coordinator.snapshot(Nanos::ZERO).levels;
+        assert_eq!(divided(Nanos::ZERO, &levels), Ok(()));
+        let with = |seats: u64| {
+            let mut levels = levels.clone();
+            levels.iter_mut().for_each(|level| level.limit = Seats(seats));
+            divided(Nanos::ZERO, &levels)
+        };
+        assert!(with(0).is_err() && with(40).is_err());
+    }
+
     #[test]
     fn a_queue_beyond_its_limit_and_a_seat_that_is_missing_are_seen() {
         let checks = checks();
         let scenario = small(2, "");
-        let look = World::new(&scenario, (1, 0), Admission::workers(&scenario)).look().expect("of workers");
+        let look = World::new(&scenario, (1, 0), Kind::Workers).look(0).expect("of workers");
         assert_eq!((checks.look(Nanos(1), &look), checks.end(Nanos(1), &look, true)), (Ok(()), Ok(())));
         assert!(checks.end(Nanos(1), &Look { free: look.free - 1, ..look.clone() }, true).is_err());
         let mut long = look;
