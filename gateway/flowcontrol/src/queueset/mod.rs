@@ -17,7 +17,7 @@ pub(crate) mod requests;
 pub use requests::Phase;
 
 use meter::{ProgressMeter, Reading, wind_back};
-use order::FinishOrder;
+use order::{Entry, FinishOrder};
 pub(crate) use queues::Queue;
 use queues::Queues;
 pub(crate) use requests::SERVICE_TIME_GUESS;
@@ -358,7 +358,7 @@ impl QueueSet {
         self.seats_waiting -= work.max_seats();
         if queue.waiting.is_empty() {
             debug_assert_eq!((queue.max_seats_sum, queue.total_work_sum), (Seats(0), SeatSeconds::ZERO));
-            self.order.remove(slot);
+            self.order.remove(queue.place);
         } else if was_head {
             self.reorder(requests, slot);
         }
@@ -367,8 +367,9 @@ impl QueueSet {
 
     /// Gives the queue in `slot` its new place, after its head or its reading changed.
     fn reorder(&mut self, requests: &Requests, slot: u32) {
-        if !self.queues.get(slot).waiting.is_empty() {
-            self.order.remove(slot);
+        let queue = self.queues.get(slot);
+        if !queue.waiting.is_empty() {
+            self.order.remove(queue.place);
             self.put_in_order(requests, slot);
         }
     }
@@ -383,7 +384,8 @@ impl QueueSet {
         let head = requests.get(head);
         queue.next_dispatch_r = queue.next_dispatch_r.max(head.arrival_r);
         let finish = queue.next_dispatch_r.plus(head.total_work);
-        self.order.insert(slot, finish, queue.index);
+        queue.place = Entry::new(finish, queue.index, slot);
+        self.order.insert(queue.place);
     }
 
     /// Winds every reading back by an epoch. Once in years, so it may look at everything.

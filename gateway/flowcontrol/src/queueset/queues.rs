@@ -5,6 +5,7 @@
 //! starts at the present reading of the meter. The latest [`IDLE_MAX`] idle ones are kept all the same:
 //! operators look at their readings, and a queue that comes back needs no new slot.
 
+use super::order::Entry;
 use super::requests::List;
 use crate::units::{SeatSeconds, Seats};
 use alloc::vec::Vec;
@@ -13,17 +14,23 @@ use hashbrown::HashMap;
 /// Idle queues that are remembered: 32 times the default level's 128, about half a megabyte.
 pub(crate) const IDLE_MAX: usize = 4096;
 
+/// Indexes whose slots are looked up in a table, 32 KiB at the most; those beyond are hashed.
+const NEAR_MAX: u32 = 8192;
+
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// One queue.
+/// One queue, on two cache lines of its own.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Queue {
     /// Which of the level's queues.
     pub(crate) index: u32,
     /// The meter's reading at which its next request is served, in the virtual world where all queues
     /// are served at once: the paper's virtual start.
     pub(crate) next_dispatch_r: SeatSeconds,
+    /// Its place in the order of virtual finish, while a request waits.
+    pub(crate) place: Entry,
     /// First in, first out.
     pub(crate) waiting: List,
     /// In order of dispatch.
@@ -46,7 +53,7 @@ pub(crate) struct Queue {
 pub(crate) struct Queues {
     slots: Vec<Queue>,
     /// From index to slot.
-    by_index: HashMap<u32, u32>,
+    by_index: Slots,
     /// First vacant slot.
     vacant: u32,
     /// Longest and latest idle.
@@ -62,6 +69,7 @@ impl Queue {
         Self {
             index,
             next_dispatch_r: SeatSeconds::ZERO,
+            place: Entry::LEAST,
             waiting: List::EMPTY,
             executing: List::EMPTY,
             lingering: 0,
@@ -91,7 +99,7 @@ impl Queues {
     pub(crate) fn new() -> Self {
         Self {
             slots: Vec::new(),
-            by_index: HashMap::new(),
+            by_index: Slots::default(),
             vacant: NONE,
             idle_first: NONE,
             idle_last: NONE,
@@ -109,12 +117,12 @@ impl Queues {
 
     /// The queue of that index, if it exists.
     pub(crate) fn find(&self, index: u32) -> Option<&Queue> {
-        self.by_index.get(&index).map(|&slot| self.get(slot))
+        self.by_index.get(index).map(|slot| self.get(slot))
     }
 
     /// Every queue that exists, with its slot, in no order that means anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Queue)> {
-        (0..).zip(&self.slots).filter(|(slot, queue)| self.by_index.get(&queue.index) == Some(slot))
+        (0..).zip(&self.slots).filter(|(slot, queue)| self.by_index.get(queue.index) == Some(*slot))
     }
 
     /// Every slot, vacant ones included.
@@ -124,7 +132,7 @@ impl Queues {
 
     /// The slot of the queue of that index; made, and idle, if it did not exist.
     pub(crate) fn open(&mut self, index: u32) -> u32 {
-        if let Some(&slot) = self.by_index.get(&index) {
+        if let Some(slot) = self.by_index.get(index) {
             return slot;
         }
         let slot = self.make(index);
@@ -168,7 +176,7 @@ impl Queues {
         let queue = self.get_mut(slot);
         queue.next = vacant;
         let index = queue.index;
-        self.by_index.remove(&index);
+        self.by_index.remove(index);
         self.vacant = slot;
     }
 
@@ -200,12 +208,52 @@ impl Queues {
             return slot;
         }
         self.slots.push(Queue::new(index));
-        // With room for twice the slots the map cleans up in place and never allocates when queues
-        // merely come and go.
-        let room = 2 * self.slots.capacity();
-        if self.by_index.capacity() < room {
-            self.by_index.reserve(room - self.by_index.len());
-        }
+        self.by_index.make_room(self.slots.capacity());
         u32::try_from(self.slots.len() - 1).expect("memory ends before four billion queues")
+    }
+}
+
+/// Where each queue is.
+#[derive(Debug, Default)]
+struct Slots {
+    /// By index, up to the highest that was ever in use; [`NONE`] where there is no queue.
+    near: Vec<u32>,
+    far: HashMap<u32, u32>,
+}
+
+impl Slots {
+    fn get(&self, index: u32) -> Option<u32> {
+        if index >= NEAR_MAX {
+            return self.far.get(&index).copied();
+        }
+        self.near.get(index as usize).copied().filter(|&slot| slot != NONE)
+    }
+
+    fn insert(&mut self, index: u32, slot: u32) {
+        if index >= NEAR_MAX {
+            self.far.insert(index, slot);
+            return;
+        }
+        if self.near.len() <= index as usize {
+            self.near.resize((index as usize + 1).next_power_of_two(), NONE);
+        }
+        self.near[index as usize] = slot;
+    }
+
+    fn remove(&mut self, index: u32) {
+        if index >= NEAR_MAX {
+            self.far.remove(&index);
+        } else if let Some(slot) = self.near.get_mut(index as usize) {
+            *slot = NONE;
+        }
+    }
+
+    /// So many queues may exist.
+    fn make_room(&mut self, queues: usize) {
+        // With room for twice as many the map cleans up in place and never allocates when queues merely come and go.
+        let room = 2 * queues;
+        if !self.far.is_empty() && self.far.capacity() < room {
+            self.far.reserve(room - self.far.len());
+        }
     }
 }
