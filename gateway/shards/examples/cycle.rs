@@ -3,7 +3,8 @@
 //!
 //! WHAT is `bypass` (nobody waits; limit 600), `lease` (the same, seats kept by the workers), `exact` (nobody
 //! waits, but everything goes through the sequencer) or `contended` (limit 8, 200 requests of every worker
-//! wait; bypass on). For instructions, run it under callgrind with N and with 5 N requests and divide the
+//! wait; bypass on). Each thread has a core of its own, the last ones first: left to the scheduler, two of them that
+//! come to share a core wait for each other's seats for whole slices of time. For instructions, run it under callgrind with N and with 5 N requests and divide the
 //! difference by 4 N.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,6 +43,7 @@ fn main() {
             let shard = level.shard(worker).expect("nobody has it");
             let (begin, done) = (Arc::clone(&begin), Arc::clone(&done));
             std::thread::spawn(move || {
+                pin(worker);
                 let mut crowd = Crowd { shard, executing: Vec::new(), arrived: 0 };
                 (0..waiting).for_each(|_| crowd.arrive());
                 begin.wait();
@@ -52,6 +54,13 @@ fn main() {
     let longest = started.into_iter().map(|thread| thread.join().expect("it does not panic")).max();
     let nanos = longest.unwrap_or(Duration::ZERO).as_nanos();
     println!("{what}, {threads} threads: {} ns a request and thread", nanos / u128::from(requests.max(1)));
+}
+
+fn pin(worker: usize) {
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    if let Some(core) = cores.iter().rev().nth(worker) {
+        core_affinity::set_for_current(*core);
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement; the level is told the time")]

@@ -13,8 +13,7 @@ impl Shard {
     /// Takes seats, unless somebody waits or there are too few.
     #[inline]
     pub(crate) fn take_seats(&mut self, now: Nanos, seats: u64) -> bool {
-        let common = &self.level.common;
-        let most = common.desks[self.me].lease_max.load(Ordering::Relaxed);
+        let most = self.desk.lease_max.load(Ordering::Relaxed);
         if most > 0 && self.take_from_lease(seats) {
             return true;
         }
@@ -28,8 +27,7 @@ impl Shard {
     /// Gives seats back: into the lease while nobody waits, unless the pool owes some; else to the pool.
     #[inline]
     pub(crate) fn give_seats(&mut self, now: Nanos, seats: u64) {
-        let common = &self.level.common;
-        let desk = &common.desks[self.me];
+        let (common, desk) = (&self.level.common, &self.desk);
         let most = desk.lease_max.load(Ordering::Relaxed);
         if most > 0 && desk.lease.load(Ordering::Relaxed) + seats <= most && common.pool.view().is_calm() {
             self.park(now, seats);
@@ -40,8 +38,7 @@ impl Shard {
 
     /// Takes seats from the lease: at most once after somebody began to wait, or after the limit was lowered.
     fn take_from_lease(&self, seats: u64) -> bool {
-        let common = &self.level.common;
-        let lease = &common.desks[self.me].lease;
+        let (common, lease) = (&self.level.common, &self.desk.lease);
         let mut kept = lease.load(Ordering::Relaxed);
         while kept >= seats.max(1) && common.pool.view().is_calm() {
             match lease.compare_exchange_weak(kept, kept - seats, Ordering::AcqRel, Ordering::Relaxed) {
@@ -54,8 +51,7 @@ impl Shard {
 
     /// Puts seats into the lease, and out again if somebody began to wait meanwhile.
     fn park(&mut self, now: Nanos, seats: u64) {
-        let common = &self.level.common;
-        let lease = &common.desks[self.me].lease;
+        let (common, lease) = (&self.level.common, &self.desk.lease);
         lease.fetch_add(seats, Ordering::AcqRel);
         if !left_out(Step::FenceAfterParking) {
             fence(Ordering::SeqCst);

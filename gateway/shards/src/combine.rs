@@ -14,8 +14,10 @@ use crate::sync::{Ordering, Step, fence, left_out};
 impl Shard {
     /// Leaves an operation for the holder of the role: [`Shard::visit`] must follow.
     pub(crate) fn post(&mut self, now: Nanos, operation: Operation) {
-        self.outbox.push_back((operation.code(), now.0.cast_unsigned()));
-        self.flush();
+        let (code, at) = (operation.code(), now.0.cast_unsigned());
+        if !self.outbox.is_empty() || !self.desk.operations.push(code, at) {
+            self.outbox.push_back((code, at)); // behind those that found the ring full
+        }
     }
 
     /// Has everything done that was left, by this worker or by whoever holds the role. Returns what became of
@@ -86,7 +88,7 @@ impl Shard {
     /// Puts as much into the ring as there is room for.
     fn flush(&mut self) {
         while let Some(&(code, at)) = self.outbox.front() {
-            if !self.level.common.desks[self.me].operations.push(code, at) {
+            if !self.desk.operations.push(code, at) {
                 return;
             }
             self.outbox.pop_front();

@@ -50,7 +50,8 @@ pub struct Options {
 pub(crate) struct Common {
     pub(crate) pool: Pool,
     pub(crate) mail: Mail,
-    pub(crate) desks: Box<[Desk]>,
+    /// By worker, whose shard has it, too.
+    pub(crate) desks: Box<[Arc<Desk>]>,
     /// As the sequencer has it; written by the holder of the role.
     pub(crate) shape: Shape,
     pub(crate) lengths: Lengths,
@@ -119,7 +120,7 @@ impl Level {
         };
         let limit = believed_limit(limit);
         let queues = if let Mode::Queue { queues, .. } = mode { queues } else { 0 };
-        let desk = |_| Desk::new(mode, limit, options.slots, options.ring);
+        let desk = |_| Arc::new(Desk::new(mode, limit, options.slots, options.ring));
         let common = Common {
             pool: Pool::new(signed(limit)),
             mail: Mail::new(options.workers),
@@ -159,7 +160,7 @@ impl Level {
     /// which nothing arrives any more: once true, it stays true, and nobody needs the level.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let held = |desk: &Desk| desk.tally.held.load(Ordering::Acquire) > 0;
+        let held = |desk: &Arc<Desk>| desk.tally.held.load(Ordering::Acquire) > 0;
         !self.common.desks.iter().any(held) && self.common.pool.view().waiting == 0 && !self.common.mail.any()
     }
 

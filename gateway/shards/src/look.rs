@@ -3,9 +3,12 @@
 //! The numbers of the workers are read one after the other while they change: sums are as of about now. What
 //! the sequencer has is exact, as of its last visit.
 
+use std::sync::Arc;
+
 use usher_flowcontrol::level::{Counters, QueueState};
 use usher_flowcontrol::units::{Nanos, SeatSeconds, Seats};
 
+use crate::desk::Desk;
 use crate::level::Level;
 use crate::pool::View;
 use crate::sequencer::Sequencer;
@@ -70,7 +73,7 @@ impl Level {
     #[must_use]
     pub fn glance(&self) -> Glance {
         let View { free, waiting } = self.common.pool.view();
-        let lease = |desk: &crate::desk::Desk| desk.lease.load(Ordering::Relaxed);
+        let lease = |desk: &Arc<Desk>| desk.lease.load(Ordering::Relaxed);
         Glance { free, waiting, leased: self.common.desks.iter().map(lease).sum() }
     }
 }
@@ -89,7 +92,7 @@ impl Shard {
         let sequenced = self.with_sequencer(now, Sequenced::of);
         let common = &self.level.common;
         let pool = common.pool.view();
-        let each = |read: fn(&crate::desk::Desk) -> u64| common.desks.iter().map(read).collect::<Vec<_>>();
+        let each = |read: fn(&Desk) -> u64| common.desks.iter().map(|desk| read(desk)).collect::<Vec<_>>();
         let count = |counter: &Data| counter.load(Ordering::Relaxed);
         Look {
             free: pool.free,

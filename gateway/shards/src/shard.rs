@@ -25,6 +25,8 @@ pub struct Shard {
     pub(crate) level: Arc<Level>,
     /// This worker.
     pub(crate) me: usize,
+    /// Its desk at the level.
+    pub(crate) desk: Arc<Desk>,
     /// By slot.
     entries: Box<[Entry]>,
     /// Slots for new requests.
@@ -61,9 +63,11 @@ impl Shard {
         let slots = level.common.options.slots;
         let vacant = Entry { generation: 0, phase: Phase::Vacant, bypassed: false, seats: 0, tag: 0 };
         let workers = level.common.options.workers;
+        let desk = Arc::clone(&level.common.desks[me]);
         Self {
             level,
             me,
+            desk,
             entries: vec![vacant; slots].into(),
             free: (0..u32::try_from(slots).unwrap_or(u32::MAX)).rev().collect(),
             cancelled: VecDeque::new(),
@@ -81,11 +85,12 @@ impl Shard {
         let arrival = Arrival { work: believed(arrival.work), ..arrival };
         if self.level.common.options.bypass {
             if self.starts_at_once(now, arrival.work.max_seats()) {
-                self.slot(slot).describe(arrival.flow, arrival.work);
                 let ticket = self.hold(slot, Phase::Executing, true, arrival);
-                self.slot(slot).bypass(ticket.generation);
-                self.desk().mark(slot, true);
-                Tally::add(&self.desk().tally.bypassed);
+                let shown = self.slot(slot);
+                shown.describe(arrival.flow, arrival.work);
+                shown.bypass(ticket.generation);
+                self.desk.mark(slot, true);
+                Tally::add(&self.desk.tally.bypassed);
                 return Verdict::Execute(ticket);
             }
             if let Some(why) = self.hopeless(&arrival) {
@@ -112,7 +117,7 @@ impl Shard {
 
     /// A request arrived whose wait was over before it began: it is counted, and never runs.
     pub fn refuse(&mut self, why: Reason) {
-        let tally = &self.desk().tally;
+        let tally = &self.desk.tally;
         Tally::add(if why == Reason::TimeOut { &tally.too_late } else { &tally.turned_away });
     }
 
@@ -138,10 +143,11 @@ impl Shard {
         let slot = ticket.slot;
         let Entry { bypassed, seats, .. } = self.entries[slot as usize];
         if bypassed {
-            let linger = self.slot(slot).described_linger();
+            let shown = self.slot(slot);
+            let linger = shown.described_linger();
             let next = if linger > Nanos::ZERO { State::Lingering } else { State::Free };
-            let was_mine = self.slot(slot).finish(ticket.generation, next);
-            self.desk().mark(slot, false);
+            let was_mine = shown.finish(ticket.generation, next);
+            self.desk.mark(slot, false);
             if was_mine {
                 if linger > Nanos::ZERO {
                     return self.lingers(slot, now + linger);
@@ -157,7 +163,7 @@ impl Shard {
         let linger = if bypassed { described } else { self.slot(slot).linger() };
         if linger > Nanos::ZERO {
             self.entry_mut(slot).phase = Phase::Lingering;
-            Tally::add(&self.desk().tally.lingering);
+            Tally::add(&self.desk.tally.lingering);
         } else {
             self.vacate(slot);
         }
@@ -173,7 +179,7 @@ impl Shard {
         }
         let slot = ticket.slot;
         let Entry { bypassed, seats, .. } = self.entries[slot as usize];
-        Tally::take(&self.desk().tally.lingering);
+        Tally::take(&self.desk.tally.lingering);
         if bypassed {
             self.slot(slot).set(State::Free);
         }
@@ -188,7 +194,7 @@ impl Shard {
 
     /// New shape or new limit, for all workers; what waits keeps its place.
     pub fn reconfigure(&mut self, now: Nanos, mode: Mode, limit: Seats) {
-        self.desk().wanted.set(mode, believed_limit(limit));
+        self.desk.wanted.set(mode, believed_limit(limit));
         self.post(now, Operation::Reconfigure);
         self.visit(now, None);
     }
@@ -206,7 +212,7 @@ impl Shard {
     /// Once a turn, before the worker sleeps, and when it was woken: does what others left to this worker.
     pub fn poll(&mut self, now: Nanos) {
         if flag_goes_first() {
-            self.desk().notices.lower_flag();
+            self.desk.notices.lower_flag();
         }
         self.reclaim();
         if !self.outbox.is_empty() || self.level.common.mail.has(self.me) {
@@ -218,9 +224,9 @@ impl Shard {
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
-            let Some(slot) = self.desk().notices.next() else {
+            let Some(slot) = self.desk.notices.next() else {
                 if !flag_goes_first() {
-                    self.desk().notices.lower_flag();
+                    self.desk.notices.lower_flag();
                 }
                 return None;
             };
@@ -251,7 +257,7 @@ impl Shard {
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "slots are 32 bits wide")]
     pub fn blocked(&self) -> (u64, u32) {
-        let (count, slot) = &self.desk().blocked;
+        let (count, slot) = &self.desk.blocked;
         (count.load(Ordering::Relaxed), slot.load(Ordering::Relaxed) as u32)
     }
 
@@ -270,7 +276,7 @@ impl Shard {
     /// Requests of this worker that wait, execute or linger.
     #[must_use]
     pub fn held(&self) -> u64 {
-        self.desk().tally.held.load(Ordering::Relaxed)
+        self.desk.tally.held.load(Ordering::Relaxed)
     }
 }
 
@@ -309,7 +315,7 @@ impl Shard {
     /// Counts a request as waiting and leaves its ticket, in this order: counted after the sequencer had
     /// granted it, it would make fewer than none wait.
     fn leave_ticket(&mut self, now: Nanos, slot: u32) {
-        Tally::add(&self.desk().tally.tickets);
+        Tally::add(&self.desk.tally.tickets);
         if left_out(Step::CountBeforeTicket) {
             self.post(now, Operation::Ticket(slot));
             self.level.common.pool.count_waiting();
@@ -320,7 +326,7 @@ impl Shard {
     }
 
     fn turn_away(&self, why: Reason) -> Verdict {
-        Tally::add(&self.desk().tally.turned_away);
+        Tally::add(&self.desk.tally.turned_away);
         Verdict::Reject(why)
     }
 }
@@ -350,14 +356,14 @@ impl Shard {
         let seats = arrival.work.max_seats().0;
         let entry = self.entry_mut(slot);
         *entry = Entry { phase, bypassed, seats, tag: arrival.tag, generation: entry.generation };
-        Tally::add(&self.desk().tally.held);
+        Tally::add(&self.desk.tally.held);
         self.ticket(slot)
     }
 
     /// The seats are held until then.
     fn lingers(&mut self, slot: u32, until: Nanos) -> Finish {
         self.entry_mut(slot).phase = Phase::Lingering;
-        Tally::add(&self.desk().tally.lingering);
+        Tally::add(&self.desk.tally.lingering);
         Finish::Lingers { until }
     }
 
@@ -371,7 +377,7 @@ impl Shard {
         let entry = self.entry_mut(slot);
         entry.phase = Phase::Vacant;
         entry.generation = entry.generation.wrapping_add(1);
-        Tally::take(&self.desk().tally.held);
+        Tally::take(&self.desk.tally.held);
     }
 
     fn is(&self, ticket: Ticket, phase: Phase) -> bool {
@@ -388,16 +394,12 @@ impl Shard {
     }
 
     fn slot(&self, slot: u32) -> &Slot {
-        self.desk().slot(slot)
-    }
-
-    fn desk(&self) -> &Desk {
-        &self.level.common.desks[self.me]
+        self.desk.slot(slot)
     }
 }
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        self.desk().set_claim(Claim::Gone);
+        self.desk.set_claim(Claim::Gone);
     }
 }
