@@ -1,10 +1,12 @@
-//! Who asks for what, and the part of the answer that is each worker's own: class, flow and width.
+//! Who asks for what, and what decides about it.
 
 use usher_flowcontrol::controller::{Class, Controller, FlowCache, LevelId, User};
 use usher_flowcontrol::estimate::{self, Basis, Facts, Statistics, Stats};
-use usher_flowcontrol::level::Verdict;
+use usher_flowcontrol::level::{self, Level, Verdict};
+use usher_flowcontrol::plan;
 use usher_flowcontrol::request_info::RequestInfo;
 use usher_flowcontrol::units::{Nanos, Work};
+use usher_shards::{Part, Shared};
 
 use super::plan::Plan;
 use crate::Failure;
@@ -20,8 +22,8 @@ pub(super) struct Clients<'a> {
 }
 
 /// What decides: of a worker's all that has to do with it.
-pub(super) struct Core {
-    pub(super) controller: Controller,
+pub(super) struct Core<P = Level> {
+    pub(super) controller: Controller<P>,
     statistics: Statistics,
     /// Flows that the connection remembers: all requests come over one.
     flows: FlowCache,
@@ -60,14 +62,27 @@ impl<'a> Clients<'a> {
 
 impl Core {
     pub(super) fn new(plan: &Plan, now: Nanos) -> Self {
-        let mut core = Self {
-            controller: Controller::new(now, plan.server_limit),
-            statistics: Statistics::default(),
-            flows: FlowCache::default(),
-        };
-        core.controller.configure(now, &plan.schemas, &plan.levels);
-        core.statistics.report(now, b"pods", PODS, POD_BYTES);
-        core
+        let mut controller = Controller::new(now, plan.server_limit);
+        controller.configure(now, &plan.schemas, &plan.levels);
+        Self::around(controller, now)
+    }
+}
+
+impl Core<Part> {
+    /// A worker's, of those that share their levels.
+    pub(super) fn of_worker(plan: &Plan, now: Nanos, worker: usize, shared: &Shared) -> Self {
+        let mut controller = Controller::empty(now, plan.server_limit);
+        let part = |level: &plan::Level, known: Option<&Part>| shared.part(worker, level, known);
+        controller.take_over(now, &plan.schemas, &plan.levels, part);
+        Self::around(controller, now)
+    }
+}
+
+impl<P: level::Part> Core<P> {
+    fn around(controller: Controller<P>, now: Nanos) -> Self {
+        let mut statistics = Statistics::default();
+        statistics.report(now, b"pods", PODS, POD_BYTES);
+        Self { controller, statistics, flows: FlowCache::default() }
     }
 
     /// From the digest to the verdict.
@@ -78,15 +93,9 @@ impl Core {
         info: &RequestInfo<'_>,
         tag: u64,
     ) -> (LevelId, Verdict) {
-        let (class, work) = self.judge(now, user, info);
-        (class.level, self.controller.arrive(now, &class, work, tag))
-    }
-
-    /// From the digest to the width: what is left is the level's to say.
-    pub(super) fn judge(&mut self, now: Nanos, user: User<'_>, info: &RequestInfo<'_>) -> (Class, Work) {
         let class = self.controller.classify_cached(&mut self.flows, user, info);
         let work = self.estimate(now, &class, info);
-        (class, work)
+        (class.level, self.controller.arrive(now, &class, work, tag))
     }
 
     pub(super) fn estimate(&self, now: Nanos, class: &Class, info: &RequestInfo<'_>) -> Work {

@@ -1,20 +1,21 @@
 //! usher's side on many threads: one level that they share, and on each what a worker does for a decision.
 //!
-//! Each thread has a core, a controller that classifies and estimates, its part of the clients, and a shard of the
-//! level: seats are taken without the sequencer while nobody waits, and kept for the next request. Nobody sleeps here,
-//! so that whoever would have to be woken looks by himself; what waking up costs is the ring's business.
+//! Each thread has a core, its part of the clients, and a controller over its parts of the levels, as a worker of the
+//! gateway has: seats are taken without the sequencer while nobody waits, and kept for the next request. Nobody sleeps
+//! here, so that whoever would have to be woken looks by himself; what waking up costs is the ring's business.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Barrier};
 
 use hdrhistogram::Histogram;
 use usher::ring;
 use usher_flowcontrol::controller::LevelId;
-use usher_flowcontrol::level::{Arrival, Finish, Ticket, Verdict};
+use usher_flowcontrol::level::{Event, Finish, Ticket, Verdict};
+use usher_flowcontrol::snapshot;
 use usher_flowcontrol::units::Nanos;
-use usher_shards::{Event, Level, Options, Shard};
+use usher_shards::{Coordinator, Part, Shared};
 
 use super::clients::{Clients, Core};
 use super::plan::{LEVEL, Plan};
@@ -28,7 +29,7 @@ const WARM: u64 = 20_000;
 const BATCH: u64 = 200;
 
 /// What a thread has found.
-struct Part {
+struct Found {
     began: Nanos,
     ended: Nanos,
     decisions: u64,
@@ -40,22 +41,22 @@ struct Part {
 pub(super) fn measure(plan: &Plan, millis: u32) -> Result<Round, Failure> {
     let half = Nanos::from_millis(i64::from(millis) / 2);
     let done = AtomicU64::new(0);
-    let (level, parts) = on_all(plan, |worker, begin| {
+    let (level, found) = on_all(plan, |worker, begin| {
         worker.decide(&done, WARM * plan.threads as u64);
         begin.wait();
-        let part = worker.part(half);
+        let found = worker.found_in(half);
         begin.wait();
-        Part { singles: worker.singles(half), ..part }
+        Found { singles: worker.singles(half), ..found }
     })?;
-    let began = parts.iter().map(|part| part.began).min().unwrap_or_default();
-    let ended = parts.iter().map(|part| part.ended).max().unwrap_or_default();
-    let sum = |what: fn(&Part) -> u64| parts.iter().map(what).sum::<u64>();
+    let began = found.iter().map(|one| one.began).min().unwrap_or_default();
+    let ended = found.iter().map(|one| one.ended).max().unwrap_or_default();
+    let sum = |what: fn(&Found) -> u64| found.iter().map(what).sum::<u64>();
     let mut singles = distributions::empty();
-    parts.iter().try_for_each(|part| singles.add(&part.singles))?;
+    found.iter().try_for_each(|one| singles.add(&one.singles))?;
     Ok(Round {
-        mean: per(nanos(ended - began), sum(|part| part.decisions)),
-        allocations: per(sum(|part| part.allocations), sum(|part| part.decisions)),
-        waiting: per(level.glance().waiting, 1),
+        mean: per(nanos(ended - began), sum(|one| one.decisions)),
+        allocations: per(sum(|one| one.allocations), sum(|one| one.decisions)),
+        waiting: per(level.waiting as u64, 1),
         singles,
     })
 }
@@ -71,16 +72,17 @@ pub(super) fn spin(plan: &Plan, decisions: u64) -> Result<(), Failure> {
 fn on_all<T: Send>(
     plan: &Plan,
     work: impl Fn(&mut Worker<'_>, &Barrier) -> T + Sync,
-) -> Result<(Arc<Level>, Vec<T>), Failure> {
+) -> Result<(snapshot::Level, Vec<T>), Failure> {
     let now = ring::precise();
-    let level = level(plan, now)?;
-    let workers = (0..plan.threads).map(|number| Worker::new(plan, number, &level, now));
+    let mut coordinator = Coordinator::new(now, plan.server_limit, plan.threads, false);
+    let shared = coordinator.configure(now, &plan.schemas, &plan.levels, true);
+    let workers = (0..plan.threads).map(|number| Worker::new(plan, number, &shared, now));
     let mut workers = workers.collect::<Result<Vec<_>, _>>()?;
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     let begin = Barrier::new(plan.threads);
     let on_its_core = |worker: &mut Worker<'_>| {
         // With more threads than cores the scheduler has to choose.
-        if let Some(core) = cores.get(worker.shard.worker()).filter(|_| plan.threads <= cores.len()) {
+        if let Some(core) = cores.get(worker.number).filter(|_| plan.threads <= cores.len()) {
             core_affinity::set_for_current(*core);
         }
         worker.begin();
@@ -92,69 +94,57 @@ fn on_all<T: Send>(
     });
     let found: Result<Vec<T>, _> = found;
     let found = found?;
+    let levels = coordinator.snapshot(ring::precise()).levels;
+    let level = levels.into_iter().find(|level| *level.name == *LEVEL).ok_or("the level is gone")?;
     check(plan, &level, &workers)?;
     Ok((level, found))
 }
 
-/// The plan's level, as the configuration has it.
-fn level(plan: &Plan, now: Nanos) -> Result<Arc<Level>, Failure> {
-    let snapshot = Core::new(plan, now).controller.snapshot(now);
-    let level = snapshot.levels.iter().find(|level| *level.name == *LEVEL).ok_or("there is no such level")?;
-    let options = Options { workers: plan.threads, ..Options::default() };
-    Ok(Level::new(now, level.mode, level.limit, options))
-}
-
 /// An error unless all requests came to the level, none was turned away, and all that are not done wait or execute, as
 /// the plan has it.
-fn check(plan: &Plan, level: &Level, workers: &[Worker<'_>]) -> Result<(), Failure> {
+fn check(plan: &Plan, level: &snapshot::Level, workers: &[Worker<'_>]) -> Result<(), Failure> {
     let sum = |what: fn(&Worker<'_>) -> u64| workers.iter().map(what).sum::<u64>();
-    let (lost, arrived) = (sum(|worker| worker.lost), sum(|worker| worker.arrived));
-    if lost > 0 {
-        return Err(format!("{lost} of {arrived} requests were turned away").into());
+    let (turned_away, arrived) = (sum(|worker| worker.turned_away), sum(|worker| worker.arrived));
+    if turned_away > 0 {
+        return Err(format!("{turned_away} of {arrived} requests were turned away").into());
     }
-    let (waiting, held) = (level.glance().waiting, sum(|worker| worker.shard.held()));
-    let free = sum(|worker| worker.free.len() as u64);
-    if held + free != plan.clients as u64 || (waiting > 0) != plan.waits() || arrived < held {
-        return Err(format!("{held} requests are under way, {waiting} wait, {free} clients are free").into());
+    let (waiting, executing, free) = (level.waiting, level.executing, sum(|worker| worker.free.len() as u64));
+    let accounted = level.counters.dispatched + waiting as u64 == arrived;
+    let all_there = (waiting + executing) as u64 + free == plan.clients as u64;
+    if !accounted || !all_there || (waiting > 0) != plan.waits() {
+        let begun = level.counters.dispatched;
+        return Err(format!(
+            "of {arrived} requests {begun} began; {waiting} wait, {executing} execute, {free} clients are free"
+        )
+        .into());
     }
     Ok(())
 }
 
 /// A worker and its clients.
 struct Worker<'a> {
-    core: Core,
+    number: usize,
+    core: Core<Part>,
     clients: Clients<'a>,
-    shard: Shard,
-    /// To which all requests come.
-    level: LevelId,
-    executing: VecDeque<(Ticket, usize)>,
+    executing: VecDeque<(LevelId, Ticket, usize)>,
     /// Clients without a request.
     free: VecDeque<usize>,
     arrived: u64,
-    /// Turned away, or not of the level.
-    lost: u64,
+    turned_away: u64,
     /// Of a decision whose request has arrived in an earlier turn.
     spent: u64,
 }
 
 impl<'a> Worker<'a> {
-    fn new(plan: &'a Plan, number: usize, level: &Arc<Level>, now: Nanos) -> Result<Self, Failure> {
-        let core = Core::new(plan, now);
-        let mut clients = Clients::new(plan)?;
-        let (user, line) = clients.next(number);
-        let of_level = core.controller.classify(user, clients.info(line)).level;
-        if core.controller.level_name(of_level) != LEVEL {
-            return Err(format!("requests come to {}", core.controller.level_name(of_level)).into());
-        }
+    fn new(plan: &'a Plan, number: usize, shared: &Shared, now: Nanos) -> Result<Self, Failure> {
         Ok(Self {
-            core,
-            clients,
-            shard: level.shard(number).ok_or("two workers at one desk")?,
-            level: of_level,
+            number,
+            core: Core::of_worker(plan, now, number, shared),
+            clients: Clients::new(plan)?,
             executing: VecDeque::with_capacity(1024),
             free: (number..plan.clients).step_by(plan.threads).collect(),
             arrived: 0,
-            lost: 0,
+            turned_away: 0,
             spent: 0,
         })
     }
@@ -181,7 +171,7 @@ impl<'a> Worker<'a> {
     }
 
     /// For so long.
-    fn part(&mut self, span: Nanos) -> Part {
+    fn found_in(&mut self, span: Nanos) -> Found {
         let (began, allocated) = (ring::precise(), allocations::count());
         let (mut now, mut decisions) = (began, 0);
         while now - began < span {
@@ -191,7 +181,7 @@ impl<'a> Worker<'a> {
             }
         }
         let allocations = allocations::count() - allocated;
-        Part { began, ended: now, decisions, allocations, singles: distributions::empty() }
+        Found { began, ended: now, decisions, allocations, singles: distributions::empty() }
     }
 
     /// The same, each decision timed.
@@ -222,48 +212,44 @@ impl<'a> Worker<'a> {
         let now = ring::precise();
         let decided = self.finish(now);
         if !decided {
-            self.shard.poll(now);
-            self.look();
+            self.core.controller.poll(now);
         }
+        self.look();
         decided
     }
 
     fn arrive(&mut self, now: Nanos) {
         let Some(client) = self.free.pop_front() else { return };
         let (user, line) = self.clients.next(client);
-        let (class, work) = self.core.judge(now, user, self.clients.info(line));
-        self.lost += u64::from(class.level != self.level);
-        self.arrived += 1;
-        match self.shard.arrive(now, Arrival { flow: class.flow, work, tag: client as u64 }) {
-            Verdict::Execute(ticket) => self.executing.push_back((ticket, client)),
-            Verdict::Wait(_) => {}
-            Verdict::Reject(_) => self.lost += 1,
+        match self.core.ask(now, user, self.clients.info(line), client as u64) {
+            (level, Verdict::Execute(ticket)) => self.executing.push_back((level, ticket, client)),
+            (_, Verdict::Wait(_)) => {}
+            (_, Verdict::Reject(_)) => self.turned_away += 1,
         }
-        self.look();
+        self.arrived += 1;
     }
 
     fn finish(&mut self, now: Nanos) -> bool {
-        let Some((ticket, client)) = self.executing.pop_front() else { return false };
-        if self.shard.finish(now, ticket) != Finish::Released {
-            self.lost += 1; // Nothing in a plan lingers.
+        let Some((level, ticket, client)) = self.executing.pop_front() else { return false };
+        if self.core.controller.finish(now, level, ticket) != Finish::Released {
+            self.turned_away += 1; // Nothing in a plan lingers.
         }
         self.free.push_back(client);
-        self.look();
         true
     }
 
     /// What has become of those that waited.
     fn look(&mut self) {
-        while let Some(event) = self.shard.next_event() {
+        while let Some((level, event)) = self.core.controller.next_event() {
             match event {
                 Event::Dispatched(next) => {
                     let client = usize::try_from(next.tag).unwrap_or(0);
-                    self.executing.push_back((next.ticket, client));
+                    self.executing.push_back((level, next.ticket, client));
                 }
-                Event::Rejected { .. } => self.lost += 1,
+                Event::Rejected { .. } => self.turned_away += 1,
             }
         }
-        while let Some(worker) = self.shard.next_wake() {
+        while let Some(worker) = self.core.controller.next_wake() {
             black_box(worker);
         }
     }
