@@ -81,6 +81,8 @@ pub enum Http2 {
     /// Watches, which keep their stream for long: the rest goes over HTTP/1.1 connections of its own.
     #[default]
     Watches,
+    /// Watches, and reads of clients that speak HTTP/2 themselves: what an apiserver's GOAWAY leaves unread is sent again.
+    Reads,
     /// All requests but those of strangers and those that switch protocols.
     All,
 }
@@ -90,6 +92,8 @@ pub enum Http2 {
 pub enum Kind {
     /// Its answer comes soon.
     Short,
+    /// So does that, and it may be sent again: a safe one without a body, of a client over HTTP/2.
+    Read,
     /// Its answer stays open.
     Watch,
     /// HTTP/1.1 whatever [`Settings::http2`] says: kube-apiserver answers strangers with the end of their connection.
@@ -162,6 +166,7 @@ impl Http2 {
     fn takes(self, kind: Kind) -> bool {
         match kind {
             Kind::Watch => true,
+            Kind::Read => self != Self::Watches,
             Kind::Short => self == Self::All,
             Kind::Stranger => false,
         }
@@ -382,7 +387,9 @@ impl Pool {
     ) -> Option<Rc<http2::Shared>> {
         let streams_max = match kind {
             Kind::Watch => settings.streams_per_connection_max,
-            Kind::Short | Kind::Stranger => settings.streams_per_connection_max.min(SHORT_STREAMS_MAX),
+            Kind::Short | Kind::Read | Kind::Stranger => {
+                settings.streams_per_connection_max.min(SHORT_STREAMS_MAX)
+            }
         };
         let shared = self.shared[lane(presents)].borrow();
         shared.iter().find(|shared| shared.number > after && shared.has_room(streams_max)).cloned()

@@ -230,6 +230,8 @@ async fn send(known: &Known<'_>, mut request: Parcel) -> Result<Sent, Missing> {
         Handover::FrontProxy => Presents::FrontProxy,
         Handover::Token | Handover::Anonymous | Handover::Unauthorized => Presents::Nothing,
     };
+    let is_read =
+        request.version() == Version::HTTP_2 && request.method().is_safe() && request.body().is_end_stream();
     // Of the client's connection, not of the apiserver's.
     *request.version_mut() = Version::HTTP_11;
     request.extensions_mut().clear();
@@ -237,6 +239,7 @@ async fn send(known: &Known<'_>, mut request: Parcel) -> Result<Sent, Missing> {
         let kind = match known.info.verb() {
             _ if !known.caller.is_known() => Kind::Stranger,
             "watch" => Kind::Watch,
+            _ if is_read => Kind::Read,
             _ => Kind::Short,
         };
         return upstream.send(presents, kind, request).await.map(Sent::Answered).map_err(missing);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response, Version};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -20,7 +21,7 @@ use usher::worker::AdmissionSettings;
 use usher_flowcontrol::units::Seats;
 
 use crate::stub::{Body, Pen, open, text};
-use crate::world::{Client, World, get, patiently};
+use crate::world::{Client, World, get, get2, patiently, post2};
 
 /// What an apiserver over TLS saw of a request.
 struct Arrived {
@@ -181,6 +182,31 @@ async fn short_requests_share_http2_connections_if_told_to_but_for_those_of_stra
         assert_eq!(client.answer().await.status, 200);
     }
     drop(stranger);
+    world.done().await;
+}
+
+#[tokio::test]
+async fn reads_of_http2_clients_share_http2_connections_if_told_to_and_nothing_else_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let (world, mut arrived) = secure_world(folder.path(), Http2::Reads).await;
+    let mut client = world.client2().await;
+    let reads = (get2("/api/v1/pods"), Version::HTTP_2);
+    let write = (post2("/api/v1/namespaces/a/pods", b"{}".to_vec()), Version::HTTP_11);
+    for (mut request, version) in [reads, write] {
+        request.headers_mut().insert(AUTHORIZATION, HeaderValue::from_static("Bearer secret"));
+        let answer = tokio::spawn(client.send_request(request));
+        let seen = next(&mut arrived).await;
+        assert_eq!(seen.version, version);
+        drop(seen.pen);
+        assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+    }
+    let mut over_http1 = world.client().await;
+    over_http1.send(&WATCH.replace("?watch=1", "")).await;
+    let seen = next(&mut arrived).await;
+    assert_eq!(seen.version, Version::HTTP_11, "a read over HTTP/1.1");
+    drop(seen.pen);
+    assert_eq!(over_http1.answer().await.status, 200);
+    drop(client);
     world.done().await;
 }
 
