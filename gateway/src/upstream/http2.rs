@@ -40,9 +40,10 @@ struct Allowed(Box<dyn Fn() -> usize>);
 #[derive(Debug)]
 pub(super) struct Lease(Rc<Shared>);
 
-/// Bytes of one watch that may be on their way while its client does not read. Enough for a burst of events at
-/// full speed within a data centre.
-const STREAM_WINDOW: u32 = 256 * 1024;
+/// Bytes of one answer that may be on their way while its client does not read: they wait here, beside what
+/// `--stalled-bytes-max` counts, so with `--stalled-streams-max` of them 32 MiB. Enough for a burst of events at a gigabit
+/// within a data centre.
+const STREAM_WINDOW: u32 = 64 * 1024;
 /// Streams of a connection whose server has not said yet how many it allows. A watch beyond its number would wait
 /// for another to end, which may be never.
 const STREAMS_UNTOLD: usize = 1;

@@ -79,9 +79,9 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Http2 {
     /// Watches, which keep their stream for long: the rest goes over HTTP/1.1 connections of its own.
-    #[default]
     Watches,
     /// Watches, and reads of clients that speak HTTP/2 themselves: what an apiserver's GOAWAY leaves unread is sent again.
+    #[default]
     Reads,
     /// All requests but those of strangers and those that switch protocols.
     All,

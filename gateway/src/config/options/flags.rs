@@ -150,7 +150,7 @@ pub struct Upstream {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub upstream_connect_timeout: Duration,
     /// What goes over HTTP/2 to the apiservers
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Http2::Watches)]
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = Http2::default())]
     pub upstream_http2: Http2,
     /// The apiserver answers lists of the newest state from its cache (etcd 3.4.31, 3.5.13 or newer): such lists
     /// need fewer seats
