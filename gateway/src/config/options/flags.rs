@@ -270,7 +270,7 @@ pub struct Limits {
 pub struct Workers {
     /// Threads that serve: a number, or auto for one on each core that usher may use and that is not excluded (no more
     /// than its control group's quota pays for)
-    #[arg(long, value_name = "auto|N", default_value = "1")]
+    #[arg(long, value_name = "auto|N", default_value = "auto")]
     pub workers: Count,
     /// Cores to keep off: 0,2-3
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
