@@ -5,6 +5,7 @@
 //! waits in `io_uring_enter`.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -395,23 +396,23 @@ fn a_table_of_slots_that_is_full_loses_no_connection() {
         let (listener, address) = listen();
         let mut clients: Vec<_> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
         let size = current().unwrap().slots.as_ref().unwrap().free();
-        let mut streams = Vec::new();
-        while let Some(accepted) = within(Duration::from_millis(20), listener.accept()).await {
-            streams.push(accepted.unwrap().0);
+        let mut streams = VecDeque::new();
+        while streams.len() < size {
+            streams.push_back(listener.accept().await.unwrap().0);
         }
-        assert_eq!((streams.len(), slots_in_use()), (size, size), "those who got in");
-        for client in &mut clients {
-            // Whoever is in makes room for another one.
-            let stream = streams.remove(0);
+        let further = within(Duration::from_millis(5), listener.accept()).await;
+        assert!(further.is_none() && slots_in_use() == size, "{} of {size} slots", slots_in_use());
+        for (left, client) in (0..clients.len()).rev().zip(&mut clients) {
+            let stream = streams.pop_front().unwrap();
             stream.put(b"served");
             poll_fn(|cx| stream.poll_close(cx)).await.unwrap();
             drop(stream);
-            let mut all = Vec::new();
             turns(1).await;
+            let mut all = Vec::new();
             client.read_to_end(&mut all).unwrap();
             assert_eq!(all, b"served");
-            if let Some(accepted) = within(Duration::from_millis(20), listener.accept()).await {
-                streams.push(accepted.unwrap().0);
+            if left > streams.len() {
+                streams.push_back(listener.accept().await.unwrap().0); // now there is room for another one
             }
         }
         assert!(streams.is_empty());
