@@ -204,7 +204,7 @@ impl level::Part for Four {
     }
 
     fn is_empty(&self) -> bool {
-        self.whole.is_empty()
+        self.whole.level().is_empty()
     }
 
     fn picture(&mut self, now: Nanos) -> Picture {

@@ -224,14 +224,19 @@ impl<P: Part> Controller<P> {
         match verdict {
             Verdict::Execute(ticket) => {
                 if let Mode::Queue { .. } = entry.mode() {
-                    schema.meters.enqueued(seats, 1);
+                    schema.meters.enqueued(seats);
+                    schema.meters.joined(1);
                     schema.meters.dequeued(seats);
                 }
                 schema.meters.started(entry.seats_of(ticket), entry.waited(ticket));
                 self.crowd.executing(now, class.mutating, true);
             }
             Verdict::Wait(ticket) => {
-                schema.meters.enqueued(seats, entry.level.queue_length(ticket));
+                schema.meters.enqueued(seats);
+                match entry.level.queue_length(ticket) {
+                    0 => entry.ask_for_queue(ticket),
+                    length => schema.meters.joined(length),
+                }
                 self.crowd.waiting(now, class.mutating, true);
             }
             Verdict::Reject(why) => schema.meters.rejected(why, Nanos::ZERO),
@@ -252,11 +257,12 @@ impl<P: Part> Controller<P> {
     pub fn cancel(&mut self, now: Nanos, level: LevelId, ticket: Ticket, why: Reason) -> bool {
         let Some(entry) = self.levels.get_mut(level) else { return false };
         let Some(request) = entry.in_phase(ticket, Phase::Waiting) else { return false };
-        let ride = entry.ride(ticket);
+        let (ride, joined) = (entry.ride(ticket), entry.joined_late(ticket));
         if !entry.level.cancel(now, ticket, why) {
             return false; // decided elsewhere in this very moment: the event is on its way
         }
         let meters = &mut self.schemas.get_mut(ride.schema).meters;
+        joined.into_iter().for_each(|length| meters.joined(length));
         meters.dequeued(ride.seats);
         meters.rejected(why, now - request.arrived);
         self.crowd.waiting(now, ride.mutating, false);
@@ -338,6 +344,7 @@ impl<P: Part> Controller<P> {
             self.crowd.waiting(now, ride.mutating, false);
             match event {
                 Event::Dispatched(_) => {
+                    entry.joined_late(ticket).into_iter().for_each(|length| meters.joined(length));
                     meters.started(entry.seats_of(ticket), entry.waited(ticket));
                     self.crowd.executing(now, ride.mutating, true);
                 }

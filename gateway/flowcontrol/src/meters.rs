@@ -127,10 +127,14 @@ impl SchemaMeters {
         }
     }
 
-    /// A request joined a queue, which is now that long.
-    pub fn enqueued(&mut self, seats: Seats, queue_length: u32) {
+    /// A request begins to wait.
+    pub fn enqueued(&mut self, seats: Seats) {
         self.waiting += 1;
         self.waiting_seats += seats.0;
+    }
+
+    /// It joined a queue, which then was that long.
+    pub fn joined(&mut self, queue_length: u32) {
         self.queue_lengths.observe(f64::from(queue_length));
     }
 

@@ -77,7 +77,9 @@ impl Shard {
     /// Has somebody who left something, and lives, go on with what is left; else this worker itself.
     fn pass_on(&mut self) {
         let common = &self.level.common;
-        let other = |worker: &usize| *worker != self.me && common.desks[*worker].is_claimed();
+        // Watchers are not woken: they look every few milliseconds.
+        let can = |worker: usize| worker < common.options.workers && common.desks[worker].is_claimed();
+        let other = |worker: &usize| *worker != self.me && can(*worker);
         let next = common.mail.workers().find(other);
         self.wakes.add(next.unwrap_or(self.me));
         if next.is_none() {

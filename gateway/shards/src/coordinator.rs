@@ -19,21 +19,20 @@ use usher_flowcontrol::snapshot::Snapshot;
 use usher_flowcontrol::units::{Nanos, Seats};
 
 use crate::level::{Level, Options};
-use crate::part::Part;
+use crate::part::{ATTEMPTS_MAX, Part};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The coordinator.
 #[derive(Debug)]
 pub struct Coordinator {
     controller: Controller<Part>,
+    /// Of every level.
     options: Options,
-    /// Its desk at every level: see [`DESKS`].
-    desk: usize,
     server_limit: Seats,
     shared: Shared,
-    /// After a death: levels that had lost their objects, and that workers still use. Their limits stay, beside what the
-    /// others share.
-    orphans: Vec<Part>,
+    /// Levels of a coordinator that died, by name, until they are configured again or have drained: they keep their
+    /// limits, and take no part in borrowing.
+    inherited: BTreeMap<Arc<str>, Part>,
     /// Requests that a worker may have at any level at once, in simulations.
     slots: Option<usize>,
 }
@@ -52,8 +51,8 @@ struct Crowd {
     executing: [AtomicU64; 2],
 }
 
-/// Desks of the coordinator at every level, beside those of the workers. One that died leaves one behind; the next
-/// sits down at the other and buries it.
+/// Desks for the coordinator at every level: one that died leaves its own behind until it is buried, and the next sits
+/// down at another.
 const DESKS: usize = 2;
 
 /// Requests that a worker may have at an exempt level at once. Those of a cluster's own components: hundreds.
@@ -73,11 +72,10 @@ impl Coordinator {
         let crowds = (0..workers).map(|_| CachePadded::new(Crowd::default())).collect();
         Self {
             controller: Controller::empty(now, server_limit),
-            options: Options { workers: workers + DESKS, bypass: !exact, ..Options::default() },
-            desk: workers,
+            options: Options { workers, watchers: DESKS, bypass: !exact, ..Options::default() },
             server_limit,
             shared: Shared { levels: Arc::default(), crowds },
-            orphans: Vec::new(),
+            inherited: BTreeMap::new(),
             slots: None,
         }
     }
@@ -93,24 +91,21 @@ impl Coordinator {
         }
     }
 
-    /// Another one in the place of one that died. It knows the levels as they are, and nothing of their past: until a
-    /// period is over, limits stay.
+    /// Another one in the place of one that died, or is about to. It knows the levels as they are, and nothing of
+    /// their past: limits stay until a period is over. `shared`: what the former handed out last.
     #[must_use]
-    pub fn succeed(now: Nanos, server_limit: Seats, exact: bool, shared: Shared, former: usize) -> Self {
-        let workers = shared.crowds.len();
-        let desk = workers + (former + 1 - workers) % DESKS;
-        Self { desk, shared, ..Self::new(now, server_limit, workers, exact) }
-    }
-
-    /// Its desk, for [`Coordinator::succeed`].
-    #[must_use]
-    pub fn desk(&self) -> usize {
-        self.desk
+    pub fn succeed(now: Nanos, server_limit: Seats, exact: bool, shared: Shared) -> Self {
+        let workers = shared.workers();
+        let desk = |level: &Arc<Level>| (workers..workers + DESKS).find_map(|desk| level.shard(desk));
+        let open = shared.levels.iter().filter(|(_, level)| !level.is_closed());
+        let part = |(name, level)| Some((Arc::clone(name), Part::of_coordinator(desk(level)?)));
+        let inherited = open.filter_map(part).collect();
+        Self { inherited, shared, ..Self::new(now, server_limit, workers, exact) }
     }
 
     /// From now on exactly these objects exist. Returns what each worker takes over next.
     ///
-    /// The first time after a death (`moves_seats` is false) no seats are moved.
+    /// `moves_seats`: at once. Not by a successor for the first time, unless there are new levels.
     pub fn configure(
         &mut self,
         now: Nanos,
@@ -118,35 +113,29 @@ impl Coordinator {
         levels: &[PriorityLevelConfiguration],
         moves_seats: bool,
     ) -> Shared {
-        let (desk, options, server, shared) = (self.desk, self.options, self.server_limit, &self.shared);
+        let (options, server, inherited) = (self.options, self.server_limit, &mut self.inherited);
         let of_all = self.slots;
+        let mut moves_seats = moves_seats;
         self.controller.take_over(now, schemas, levels, |level, known| {
             if known.is_some() {
                 return None;
             }
-            // Only after a death there is a level that is not known.
-            let former = shared.levels.get(level.name.as_str());
-            let part = former.and_then(|former| former.shard(desk)).or_else(|| {
+            let is_open = |name: &str| inherited.get(name).is_some_and(|part| !part.level().is_closed());
+            let name = level.name.as_str();
+            let former = if is_open(name) { inherited.remove(name) } else { None };
+            former.or_else(|| {
+                moves_seats = true;
                 let slots = of_all.unwrap_or_else(|| slots(level.mode, server));
-                Level::new(now, level.mode, Seats(0), Options { slots, ..options }).shard(desk)
-            });
-            part.map(Part::of_coordinator)
+                let level = Level::new(now, level.mode, Seats(0), Options { slots, ..options });
+                level.shard(options.workers).map(Part::of_coordinator)
+            })
         });
         if moves_seats {
             self.controller.borrow(now);
-        } else {
-            self.adopt_orphans();
         }
+        self.look(now);
         self.share();
         self.shared.clone()
-    }
-
-    /// Somebody has to bury who dies there, or those who wait would do so for ever.
-    fn adopt_orphans(&mut self) {
-        let known: Vec<&str> = self.controller.parts().map(|(name, _)| name).collect();
-        let unknown = self.shared.levels.iter().filter(|(name, _)| !known.contains(&&***name));
-        let parts = unknown.filter_map(|(_, level)| level.shard(self.desk));
-        self.orphans = parts.map(Part::of_coordinator).collect();
     }
 
     /// The levels as workers are to have them.
@@ -155,11 +144,11 @@ impl Coordinator {
         &self.shared
     }
 
-    /// Looks at all levels: demand, and who was turned away. Every few milliseconds.
+    /// Looks at all levels: demand, who was turned away, who died. Every few milliseconds.
     pub fn observe(&mut self, now: Nanos, unix_second: i64) {
         let (waiting, executing) = self.shared.crowd();
         self.controller.observe(now, unix_second, waiting, executing);
-        self.orphans.iter_mut().for_each(|part| part.poll(now));
+        self.look_at_inherited(now);
     }
 
     /// When seats are to be moved next.
@@ -171,30 +160,32 @@ impl Coordinator {
     /// Moves seats between levels. `true`: a level has gone, and workers are to tidy up.
     pub fn borrow(&mut self, now: Nanos) -> bool {
         self.controller.borrow(now);
-        self.orphans.retain(|part| !part.is_empty());
+        self.inherited.values_mut().filter(|part| part.is_idle()).for_each(|part| part.close());
         let before = self.shared.levels.len();
         self.share();
         self.shared.levels.len() < before
     }
 
-    /// That worker, or that former coordinator, has died: what it held is given back, and its desks are free.
-    pub fn bury(&mut self, now: Nanos, desk: usize) {
-        if let Some(crowd) = self.shared.crowds.get(desk) {
-            crowd.tell([0; 2], [0; 2]);
-        }
-        self.controller.each_part(|part| part.bury(now, desk));
-        self.orphans.iter_mut().for_each(|part| part.bury(now, desk));
-        self.controller.poll(now);
+    /// That worker has died: what it held is given back. `true`: its desks are free for another one; else try again.
+    pub fn bury(&mut self, now: Nanos, worker: usize) -> bool {
+        self.shared.tell_crowd(worker, [0; 2], [0; 2]);
+        (0..ATTEMPTS_MAX).any(|_| {
+            self.look(now);
+            let mut is_buried = true;
+            self.each_part(|part| is_buried &= !part.level().is_abandoned(worker));
+            if !is_buried {
+                std::thread::yield_now(); // somebody visits a level, and buries him then
+            }
+            is_buried
+        })
     }
 
     /// The next worker to be woken.
     pub fn next_wake(&mut self) -> Option<usize> {
-        let workers = self.shared.crowds.len();
-        let mut wakes = std::iter::from_fn(|| {
-            let orphans = self.orphans.iter_mut();
-            self.controller.next_wake().or_else(|| orphans.filter_map(level::Part::next_wake).next())
-        });
-        wakes.find(|worker| *worker < workers)
+        let Self { controller, inherited, options, .. } = self;
+        let mut next =
+            || controller.next_wake().or_else(|| inherited.values_mut().find_map(level::Part::next_wake));
+        std::iter::from_fn(&mut next).find(|desk| *desk < options.workers)
     }
 
     /// The levels as a whole; whose the requests are is for [`usher_flowcontrol::snapshot::merge`] to find.
@@ -203,14 +194,28 @@ impl Coordinator {
         self.controller.snapshot(now)
     }
 
+    /// Does what is left to it, and buries the dead.
+    fn look(&mut self, now: Nanos) {
+        self.controller.poll(now);
+        self.look_at_inherited(now);
+    }
+
+    fn look_at_inherited(&mut self, now: Nanos) {
+        self.inherited.values_mut().for_each(|part| part.poll(now));
+        self.inherited.retain(|_, part| !(part.level().is_closed() && part.is_empty()));
+    }
+
+    fn each_part(&mut self, mut action: impl FnMut(&mut Part)) {
+        self.controller.each_part(&mut action);
+        self.inherited.values_mut().for_each(action);
+    }
+
     fn share(&mut self) {
-        let is_orphan = |level: &Arc<Level>| self.orphans.iter().any(|part| Arc::ptr_eq(part.level(), level));
-        let orphans = self.shared.levels.iter().filter(|(_, level)| is_orphan(level));
-        let mut levels: BTreeMap<_, _> = orphans.map(|(name, level)| (name.clone(), level.clone())).collect();
-        // Of two levels of one name the one with an object is it.
-        let parts = self.controller.parts();
-        levels.extend(parts.map(|(name, part)| (Arc::from(name), Arc::clone(part.level()))));
-        self.shared.levels = Arc::new(levels);
+        let level = |part: &Part| Arc::clone(part.level());
+        let watched = self.controller.parts().map(|(name, part)| (Arc::from(name), level(part)));
+        let open = self.inherited.iter().filter(|(_, part)| !part.level().is_closed());
+        let inherited = open.map(|(name, part)| (Arc::clone(name), level(part)));
+        self.shared.levels = Arc::new(inherited.chain(watched).collect());
     }
 }
 
@@ -317,19 +322,18 @@ mod tests {
         assert!(matches!(waiter.arrive(NOW, arrival(2)), Verdict::Wait(_)));
         first.configure(NOW, &[], &[], true);
 
-        let (shared, former) = (first.shared().clone(), first.desk());
+        let shared = first.shared().clone();
         drop(first);
-        let mut second = Coordinator::succeed(NOW, Seats(1), false, shared, former);
+        let mut second = Coordinator::succeed(NOW, Seats(1), false, shared);
         second.configure(NOW, &[], &[], false);
-        second.bury(NOW, former);
-        assert!(!level.is_retired());
+        assert!(!level.is_closed());
         drop(holder);
-        second.bury(NOW, 0);
+        assert!(second.bury(NOW, 0));
         assert_eq!(second.next_wake(), Some(1));
         waiter.poll(NOW);
         let Some(Event::Dispatched(next)) = waiter.next_event() else { panic!("the seat is free") };
         let _released = waiter.finish(NOW, next.ticket);
         assert!(second.borrow(NOW), "nobody needs it any more");
-        assert!(level.is_retired() && second.shared().level("narrow").is_none());
+        assert!(level.is_closed() && second.shared().level("narrow").is_none());
     }
 }

@@ -34,8 +34,8 @@ impl Lending {
             return; // with so few seats, or without bypass, there are no leases
         }
         let free = u64::try_from(common.pool.view().free).unwrap_or(0);
-        let part = most.min(free / common.desks.len() as u64);
-        self.0.resize(common.desks.len(), Seen::default());
+        let part = most.min(free / common.options.workers as u64);
+        self.0.resize(common.options.workers, Seen::default());
         let mut back = 0;
         for (desk, seen) in common.desks.iter().zip(&mut self.0) {
             let started = desk.tally.bypassed.load(Ordering::Relaxed);

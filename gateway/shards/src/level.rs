@@ -8,7 +8,7 @@ use usher_flowcontrol::units::{Nanos, Seats, Work};
 use crate::desk::Desk;
 use crate::lengths::Lengths;
 use crate::mail::Mail;
-use crate::operation::Shape;
+use crate::operation::{Changes, Shape};
 use crate::pool::{Pool, WAITING_BITS};
 use crate::publication::KeptBack;
 use crate::role::{Holder, Role};
@@ -26,8 +26,11 @@ pub struct Level {
 /// How a level is shared. What is out of range is drawn back into it.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Workers, 1 to 256. Give one to whoever changes the configuration, too.
+    /// Workers, 1 to 256.
     pub workers: usize,
+    /// Desks after those of the workers, for those who change the configuration and bury the dead. Each has one slot:
+    /// they send no requests. Up to 16.
+    pub watchers: usize,
     /// Requests that a worker may have at the level at a time, waiting, executing and lingering; 1 to 65535.
     pub slots: usize,
     /// Operations that a worker can leave without being visited. Beyond, they stay with the worker, who
@@ -54,12 +57,14 @@ pub(crate) struct Common {
     pub(crate) desks: Box<[Arc<Desk>]>,
     /// As the sequencer has it; written by the holder of the role.
     pub(crate) shape: Shape,
+    /// Those of the limit, until the pool has followed.
+    pub(crate) limit_changes: Changes,
     pub(crate) lengths: Lengths,
     /// Seats of those that wait, as of the last visit.
     pub(crate) seats_waiting: Data,
     pub(crate) backoff: Backoff,
-    /// Nobody watches the level any more: it has no object, and nobody needed it.
-    retired: AtomicBool,
+    /// It has no object any more and was idle: workers keep it for what they still hold there, and nobody else comes.
+    closed: AtomicBool,
     pub(crate) options: Options,
     /// Only in simulations.
     pub(crate) kept_back: Option<KeptBack>,
@@ -82,12 +87,22 @@ pub(crate) const SEATS_MAX: u64 = 1 << 20;
 const LIMIT_MAX: Seats = Seats(1 << 30);
 
 const WORKERS_MAX: usize = 256;
+const WATCHERS_MAX: usize = 16;
 const SLOTS_MAX: usize = (1 << 16) - 1;
-const _: () = assert!(WORKERS_MAX * SLOTS_MAX < 1 << WAITING_BITS, "all may wait");
+const _: () = assert!(WORKERS_MAX * SLOTS_MAX + WATCHERS_MAX < 1 << WAITING_BITS, "all may wait");
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 1, slots: 1024, ring: 256, bypass: true, lease: 4, lease_from: 8, hold: 64 }
+        Self {
+            workers: 1,
+            watchers: 0,
+            slots: 1024,
+            ring: 256,
+            bypass: true,
+            lease: 4,
+            lease_from: 8,
+            hold: 64,
+        }
     }
 }
 
@@ -113,6 +128,7 @@ impl Level {
     ) -> Arc<Self> {
         let options = Options {
             workers: options.workers.clamp(1, WORKERS_MAX),
+            watchers: options.watchers.min(WATCHERS_MAX),
             slots: options.slots.clamp(1, SLOTS_MAX),
             ring: options.ring.clamp(1, SLOTS_MAX),
             hold: options.hold.max(1),
@@ -120,16 +136,17 @@ impl Level {
         };
         let limit = believed_limit(limit);
         let queues = if let Mode::Queue { queues, .. } = mode { queues } else { 0 };
-        let desk = |_| Arc::new(Desk::new(mode, limit, options.slots, options.ring));
+        let desk = |slots| Arc::new(Desk::new(mode, limit, slots, options.ring));
         let common = Common {
             pool: Pool::new(signed(limit)),
-            mail: Mail::new(options.workers),
-            desks: (0..options.workers).map(desk).collect(),
+            mail: Mail::new(options.desks().count()),
+            desks: options.desks().map(desk).collect(),
             shape: Shape::new(mode, limit),
+            limit_changes: Changes::new(),
             lengths: Lengths::new(queues),
             seats_waiting: Data::new(0),
             backoff: Backoff { turned_away: AtomicU64::new(0), seconds: AtomicU64::new(1) },
-            retired: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             options,
             kept_back,
         };
@@ -137,7 +154,7 @@ impl Level {
         Arc::new(Self { role: Role::new(Sequencer::new(now, mode, limit, &common.options)), common })
     }
 
-    /// The shard of that worker, 0 to [`Options::workers`] (excluded). `None` while it exists, and after it
+    /// The shard of that worker, counted from 0, watchers after workers. `None` while it exists, and after it
     /// was dropped until it is buried ([`Shard::bury`]).
     #[must_use]
     pub fn shard(self: &Arc<Self>, worker: usize) -> Option<Shard> {
@@ -164,14 +181,24 @@ impl Level {
         !self.common.desks.iter().any(held) && self.common.pool.view().waiting == 0 && !self.common.mail.any()
     }
 
-    /// Whether whoever watched it has let go of it: workers keep it for what they still hold there.
+    /// Whether it has no object any more and was idle since: for good. Workers keep it for what they still hold there.
     #[must_use]
-    pub fn is_retired(&self) -> bool {
-        self.common.retired.load(Ordering::Acquire)
+    pub fn is_closed(&self) -> bool {
+        self.common.closed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_retired(&self, retired: bool) {
-        self.common.retired.store(retired, Ordering::Release);
+    pub(crate) fn close(&self) {
+        self.common.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody sat at that desk who died, and is not buried yet.
+    pub(crate) fn is_abandoned(&self, desk: usize) -> bool {
+        self.common.desks.get(desk).is_some_and(|desk| desk.is_abandoned())
+    }
+
+    /// Whether a worker sits at a desk there.
+    pub(crate) fn has_workers(&self) -> bool {
+        self.common.desks.iter().take(self.common.options.workers).any(|desk| desk.is_claimed())
     }
 
     /// The role, if nobody holds it.
@@ -196,11 +223,21 @@ impl Common {
     }
 
     fn lease_most_at(&self, mode: Mode, limit: Seats) -> u64 {
-        let workers = self.desks.len() as u64;
+        let workers = self.options.workers as u64;
         // Without queues a request is turned away when the pool is empty, so nobody may keep seats for later.
         let enough = limit.0 >= self.options.lease_from.saturating_mul(workers);
         let pays = matches!(mode, Mode::Queue { .. }) && self.options.bypass && enough;
         if pays { self.options.lease.min((limit.0 / workers).max(1)) } else { 0 }
+    }
+}
+
+// === impl Options ===
+
+impl Options {
+    /// Slots by desk, those of the workers first.
+    pub(crate) fn desks(&self) -> impl Iterator<Item = usize> {
+        let workers = std::iter::repeat_n(self.slots, self.workers);
+        workers.chain(std::iter::repeat_n(1, self.watchers))
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! The particulars of a request are in its slot, those of a new configuration on the worker's desk.
 
+use core::sync::atomic::fence;
+
 use usher_flowcontrol::level::{Mode, Reason};
 use usher_flowcontrol::units::Seats;
 
@@ -101,6 +103,38 @@ impl Shape {
     }
 }
 
+/// Counts twice for each change of what is written in several words, so that a reader can tell whether he read during
+/// one.
+#[derive(Debug)]
+pub(crate) struct Changes(Data);
+
+impl Changes {
+    pub(crate) fn new() -> Self {
+        Self(Data::new(0))
+    }
+
+    /// By the one writer, before he writes.
+    pub(crate) fn begin(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+    }
+
+    /// When he has written.
+    pub(crate) fn end(&self) {
+        fence(Ordering::SeqCst);
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What `look` sees; `None` if something was being changed.
+    pub(crate) fn without<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
+        let before = self.0.load(Ordering::Acquire);
+        fence(Ordering::SeqCst);
+        let seen = look();
+        fence(Ordering::SeqCst);
+        (before.is_multiple_of(2) && self.0.load(Ordering::Acquire) == before).then_some(seen)
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -120,6 +154,18 @@ mod tests {
                 assert_eq!(Operation::of(operation.code()), operation);
             }
         }
+    }
+
+    #[test]
+    fn who_looks_during_a_change_knows() {
+        let changes = Changes::new();
+        assert_eq!(changes.without(|| 1), Some(1));
+        changes.begin();
+        assert_eq!(changes.without(|| 1), None);
+        changes.end();
+        assert_eq!(changes.without(|| changes.begin()), None);
+        changes.end();
+        assert_eq!(changes.without(|| 2), Some(2));
     }
 
     #[test]

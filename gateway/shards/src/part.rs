@@ -41,8 +41,8 @@ struct Known {
     work: Work,
 }
 
-/// How often the coordinator tries for the role to take a picture; a visit takes some microseconds.
-const ATTEMPTS_MAX: u32 = 1000;
+/// How often the coordinator tries what others may just be in the way of; a visit takes some microseconds.
+pub(crate) const ATTEMPTS_MAX: u32 = 1000;
 
 impl Part {
     /// A worker's part: it decides about its own requests.
@@ -54,17 +54,17 @@ impl Part {
     /// The coordinator's part: nothing arrives at it, but it knows the level as a whole.
     #[must_use]
     pub fn of_coordinator(shard: Shard) -> Self {
-        shard.level().set_retired(false);
         Self::new(shard, true)
     }
 
     fn new(shard: Shard, watches: bool) -> Self {
+        let turned_away_seen = shard.level().common.backoff.turned_away.load(Ordering::Relaxed);
         Self {
             shard,
             watches,
             known: Vec::new(),
             now: Nanos::ZERO,
-            turned_away_seen: 0,
+            turned_away_seen,
             lending: Lending::default(),
         }
     }
@@ -75,9 +75,13 @@ impl Part {
         self.shard.level()
     }
 
-    /// That worker has died: what it held of the level is given back. See [`Shard::bury`].
-    pub fn bury(&mut self, now: Nanos, worker: usize) {
-        self.shard.bury(now, worker);
+    /// Gives back what those left who died, workers and watchers.
+    fn bury_the_dead(&mut self, now: Nanos) {
+        for desk in 0..self.level().common.desks.len() {
+            if self.level().common.desks[desk].is_abandoned() {
+                self.shard.bury(now, desk);
+            }
+        }
     }
 
     fn told(&mut self, now: Nanos) -> Nanos {
@@ -124,7 +128,21 @@ impl Part {
         held.filter(|(_, known)| known.phase != Phase::Lingering).map(state).collect()
     }
 
+    /// The words of it are read one after the other while workers go on: off by what they do meanwhile, and by
+    /// the seats of a lease for each of them that is just being filled or taken back.
     fn level_totals(&self) -> Totals {
+        let look = || self.totals_now();
+        let undisturbed = || {
+            let seen = self.level().common.limit_changes.without(look);
+            if seen.is_none() {
+                std::thread::yield_now();
+            }
+            seen
+        };
+        (0..ATTEMPTS_MAX).find_map(|_| undisturbed()).unwrap_or_else(look)
+    }
+
+    fn totals_now(&self) -> Totals {
         let common = &self.level().common;
         let glance = self.level().glance();
         let sum = |count: fn(&crate::desk::Tally) -> u64| {
@@ -205,6 +223,7 @@ impl level::Part for Part {
         let now = self.told(now);
         self.shard.poll(now);
         if self.watches {
+            self.bury_the_dead(now);
             self.lending.look(now, &mut self.shard);
         }
     }
@@ -231,6 +250,12 @@ impl level::Part for Part {
         u32::try_from(backoff.seconds.load(Ordering::Relaxed)).ok()
     }
 
+    fn close(&mut self) {
+        if self.watches {
+            self.level().close();
+        }
+    }
+
     fn newly_turned_away(&mut self) -> u64 {
         let all = self.level().common.backoff.turned_away.load(Ordering::Relaxed);
         let fresh = all.wrapping_sub(self.turned_away_seen);
@@ -255,9 +280,8 @@ impl level::Part for Part {
         Some(Held { phase, arrived, started, work })
     }
 
-    /// The lengths that are published are those of queues; which one a request joined is the sequencer's to know.
-    fn queue_length(&self, _ticket: Ticket) -> u32 {
-        0
+    fn queue_length(&self, ticket: Ticket) -> u32 {
+        self.known(ticket).map_or(0, |_| self.shard.queue_length(ticket.slot))
     }
 
     fn blocked(&self) -> (u64, Option<Ticket>) {
@@ -275,12 +299,17 @@ impl level::Part for Part {
             let totals = self.level_totals();
             totals.waiting == 0 && totals.executing == 0
         } else {
-            self.level().is_retired()
+            self.level().is_closed()
         }
     }
 
     fn is_empty(&self) -> bool {
-        if self.watches { self.level().is_empty() } else { self.shard.held() == 0 }
+        if self.watches {
+            // As long as a worker is there, there may be somebody to bury.
+            self.level().is_empty() && !self.level().has_workers()
+        } else {
+            self.shard.held() == 0
+        }
     }
 
     fn picture(&mut self, now: Nanos) -> Picture {
@@ -298,14 +327,5 @@ impl level::Part for Part {
             return Picture { totals, counters: self.with_bypassed(picture.counters), ..picture };
         }
         Picture { totals, counters: self.with_bypassed(Counters::default()), ..Picture::default() }
-    }
-}
-
-impl Drop for Part {
-    /// Whoever watches a level lets go of it when nobody needs it any more.
-    fn drop(&mut self) {
-        if self.watches {
-            self.level().set_retired(true);
-        }
     }
 }

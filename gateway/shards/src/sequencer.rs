@@ -32,6 +32,8 @@ pub(crate) struct Sequencer {
     blocked_seen: u64,
     /// The exact level may have had to wait for seats that are free now.
     stale: bool,
+    /// The limit was changed, and the pool does not know yet.
+    limit_changed: bool,
     /// How often somebody came.
     pub(crate) visits: u64,
     /// What was done for the workers.
@@ -69,13 +71,14 @@ impl Sequencer {
     pub(crate) fn new(now: Nanos, mode: Mode, limit: Seats, options: &Options) -> Self {
         Self {
             level: level::Level::new(now, mode, limit),
-            booked: (0..options.workers).map(|_| vec![None; options.slots].into()).collect(),
+            booked: options.desks().map(|slots| vec![None; slots].into()).collect(),
             accounted: signed(limit),
             settled: 0,
-            tickets: vec![0; options.workers].into(),
-            due: Workers::none(options.workers),
+            tickets: options.desks().map(|_| 0).collect(),
+            due: Workers::none(options.desks().count()),
             blocked_seen: 0,
             stale: false,
+            limit_changed: false,
             visits: 0,
             operations: 0,
         }
@@ -145,11 +148,17 @@ impl Sequencer {
         match self.level.arrive(at, arrival) {
             Verdict::Execute(ticket) => {
                 *self.booked_mut(worker, slot) = Some(ticket);
+                if let Mode::Queue { .. } = self.level.mode() {
+                    common.desks[worker].slot(slot).joins(1); // and left it at once
+                }
                 self.grant(worker, slot, ticket, visit);
             }
             Verdict::Wait(ticket) => {
                 *self.booked_mut(worker, slot) = Some(ticket);
-                self.publish_length_of(ticket, common);
+                if let Some((queue, length)) = self.level.queue_length_of(ticket) {
+                    common.desks[worker].slot(slot).joins(length);
+                    self.publish_length(queue, length, common);
+                }
             }
             Verdict::Reject(why) => {
                 self.stale = true; // nothing was started: it may have been seen before seats came back
@@ -183,6 +192,9 @@ impl Sequencer {
     fn reconfigure(&mut self, at: Nanos, mode: Mode, limit: Seats, common: &Common) {
         self.look_outside(common);
         self.level.reconfigure(at, mode, limit);
+        if !std::mem::replace(&mut self.limit_changed, true) {
+            common.limit_changes.begin();
+        }
         common.publish(Publication::Shape { mode, limit });
         for queue in self.level.queue_states() {
             self.publish_length(queue.index, queue.waiting, common);
@@ -200,7 +212,7 @@ impl Sequencer {
                 operation => self.perform(worker, operation, Nanos(at.cast_signed()), visit),
             }
         }
-        for slot in 0..common.options.slots {
+        for slot in 0..self.booked[worker].len() {
             let Some(ticket) = self.booked[worker][slot].take() else { continue };
             self.cancel(at, ticket, Reason::Cancelled, visit);
             self.hand_out(visit); // each step may start what the next one ends
@@ -320,6 +332,9 @@ impl Sequencer {
         self.accounted = accounted;
         self.settled = 0;
         self.stale = false;
+        if std::mem::take(&mut self.limit_changed) {
+            common.limit_changes.end();
+        }
     }
 
     /// What is told, not decided by.

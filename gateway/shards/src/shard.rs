@@ -60,9 +60,9 @@ enum Phase {
 
 impl Shard {
     pub(crate) fn new(level: Arc<Level>, me: usize) -> Self {
-        let slots = level.common.options.slots;
+        let slots = level.common.desks[me].slots.len();
         let vacant = Entry { generation: 0, phase: Phase::Vacant, bypassed: false, seats: 0, tag: 0 };
-        let workers = level.common.options.workers;
+        let desks = level.common.desks.len();
         let desk = Arc::clone(&level.common.desks[me]);
         Self {
             level,
@@ -72,7 +72,7 @@ impl Shard {
             free: (0..u32::try_from(slots).unwrap_or(u32::MAX)).rev().collect(),
             cancelled: VecDeque::new(),
             outbox: VecDeque::new(),
-            wakes: Workers::none(workers),
+            wakes: Workers::none(desks),
         }
     }
 
@@ -259,6 +259,11 @@ impl Shard {
     pub fn blocked(&self) -> (u64, u32) {
         let (count, slot) = &self.desk.blocked;
         (count.load(Ordering::Relaxed), slot.load(Ordering::Relaxed) as u32)
+    }
+
+    /// Length of the queue that the request in that slot joined; 0 if it is not known (yet).
+    pub(crate) fn queue_length(&self, slot: u32) -> u32 {
+        self.slot(slot).queue_length()
     }
 
     /// The level that this is a shard of.

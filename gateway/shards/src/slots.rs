@@ -21,6 +21,8 @@ pub(crate) struct Slot {
     additional_latency: Data,
     /// How long the seats are held after execution; written by the holder of the role before the state.
     linger: Data,
+    /// How long the queue was that it joined, itself included; 0 before the sequencer has seen it.
+    queue_length: Data,
 }
 
 /// Whose turn it is to do something about a request.
@@ -54,6 +56,7 @@ impl Slot {
             final_seats: Data::new(0),
             additional_latency: Data::new(0),
             linger: Data::new(0),
+            queue_length: Data::new(0),
         }
     }
 
@@ -66,6 +69,7 @@ impl Slot {
         self.initial_seats.store(work.initial_seats.0, Ordering::Relaxed);
         self.final_seats.store(work.final_seats.0, Ordering::Relaxed);
         self.additional_latency.store(work.additional_latency.0.cast_unsigned(), Ordering::Relaxed);
+        self.queue_length.store(0, Ordering::Relaxed);
     }
 
     /// Makes a state known that nobody races for.
@@ -101,7 +105,17 @@ impl Slot {
         Nanos(self.linger.load(Ordering::Relaxed).cast_signed())
     }
 
+    /// How long the queue was that a request joined; 0 if the sequencer has not seen it yet.
+    pub(crate) fn queue_length(&self) -> u32 {
+        u32::try_from(self.queue_length.load(Ordering::Relaxed)).unwrap_or(u32::MAX)
+    }
+
     // === by the holder of the role ===
+
+    /// A request joined a queue that is so long now.
+    pub(crate) fn joins(&self, queue_length: u32) {
+        self.queue_length.store(u64::from(queue_length), Ordering::Relaxed);
+    }
 
     /// What the worker described.
     pub(crate) fn arrival(&self, tag: u64) -> Arrival {

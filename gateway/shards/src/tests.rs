@@ -2,6 +2,7 @@
 //! lives while the role is now and then somebody else's (`interleaved`), and what random lives seldom meet. With
 //! real threads: `stress`. Every order of a few steps: `tests/loom.rs`.
 
+mod crew;
 mod exact;
 mod interleaved;
 mod stress;

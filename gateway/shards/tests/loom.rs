@@ -20,7 +20,7 @@ const QUEUES: Mode = Mode::Queue { queues: 2, hand_size: 1, queue_length_limit: 
 
 /// Small, and without leases.
 const SMALL: Options =
-    Options { workers: 2, slots: 2, ring: 4, bypass: true, lease: 0, lease_from: 0, hold: 64 };
+    Options { workers: 2, watchers: 0, slots: 2, ring: 4, bypass: true, lease: 0, lease_from: 0, hold: 64 };
 
 /// Everything through the sequencer.
 const EXACT: Options = Options { bypass: false, ..SMALL };

@@ -111,13 +111,10 @@ impl Seats {
     fn succeed(&self) {
         let mut inside = self.inside();
         let now = ring::precise();
-        let former = inside.coordinator.desk();
         let shared = inside.coordinator.shared().clone();
         let objects = Arc::clone(&inside.objects);
-        // The former lets go of its desk before the successor sits down at the other.
-        inside.coordinator = Coordinator::succeed(now, self.server_limit, self.exact, shared, former);
+        inside.coordinator = Coordinator::succeed(now, self.server_limit, self.exact, shared);
         inside.coordinator.configure(now, &objects.schemas, &objects.levels, false);
-        inside.coordinator.bury(now, former);
         self.wake(&mut inside.coordinator);
         tracing::error!("the coordinator has panicked; limits stay as they are for a period of 10 s");
     }

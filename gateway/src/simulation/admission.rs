@@ -162,7 +162,7 @@ impl Admission {
 
     /// The coordinator has let go of it.
     pub(super) fn is_retired(&self) -> bool {
-        if let Self::Workers { level, .. } = self { level.is_retired() } else { false }
+        if let Self::Workers { level, .. } = self { level.is_closed() } else { false }
     }
 
     pub(super) fn is_empty(&self) -> bool {

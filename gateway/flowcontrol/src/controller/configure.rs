@@ -151,7 +151,8 @@ impl<P: Part> Controller<P> {
                     if let Some(former) = known.and_then(|id| self.levels.get_mut(id)) {
                         former.presence = Presence::Gone;
                     }
-                    self.levels.add(Entry::new(now, self.generation, level, fresh))
+                    let entry = Entry::new(now, self.generation, level, fresh, self.server_limit);
+                    self.levels.add(entry)
                 }
                 (None, None) => unreachable!("a part is given where there is none"),
             };

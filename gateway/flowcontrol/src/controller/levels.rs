@@ -60,6 +60,8 @@ pub(super) enum Presence {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ride {
     pub(super) schema: SchemaId,
+    /// The length of the queue that it joined has been counted.
+    pub(super) queue_known: bool,
     pub(super) distinguisher: Option<Method>,
     /// Width at arrival.
     pub(super) seats: Seats,
@@ -129,6 +131,7 @@ impl<P: Part> Levels<P> {
         for entry in self.slots.iter_mut().flatten() {
             if entry.presence == Presence::Quiescing && entry.level.is_idle() {
                 entry.presence = Presence::Gone;
+                entry.level.close();
                 retired = true;
             }
         }
@@ -163,7 +166,9 @@ impl<P: Part> Levels<P> {
 // === impl Entry ===
 
 impl<P: Part> Entry<P> {
-    pub(super) fn new(now: Nanos, generation: u64, level: &plan::Level, part: P) -> Self {
+    pub(super) fn new(now: Nanos, generation: u64, level: &plan::Level, part: P, server: Seats) -> Self {
+        let mut meters = LevelMeters::new(now);
+        meters.reconfigured(now, part.mode(), part.limit(), server);
         Self {
             name: level.name.as_str().into(),
             uid: level.uid.as_str().into(),
@@ -177,7 +182,7 @@ impl<P: Part> Entry<P> {
             integrator: Integrator::new(now),
             demand: SeatDemand::default(),
             retry_after: RetryAfter::default(),
-            meters: LevelMeters::new(now),
+            meters,
             rides: Vec::new(),
             blocked_seen: 0,
         }
@@ -210,6 +215,17 @@ impl<P: Part> Entry<P> {
             self.rides.resize(slot + 1, ride);
         }
         self.rides[slot] = ride;
+    }
+
+    /// The length of the queue that a request joined is known only later.
+    pub(super) fn ask_for_queue(&mut self, ticket: Ticket) {
+        self.rides[ticket.slot as usize].queue_known = false;
+    }
+
+    /// That length, if it was not known at once and is now.
+    pub(super) fn joined_late(&self, ticket: Ticket) -> Option<u32> {
+        let length = || self.level.queue_length(ticket);
+        (!self.ride(ticket).queue_known).then(length).filter(|length| *length > 0)
     }
 
     /// What is remembered of a request that is accepted.
@@ -274,6 +290,6 @@ impl<P: Part> Entry<P> {
 impl Ride {
     pub(super) fn of(class: &Class, seats: Seats) -> Self {
         let Class { schema, distinguisher, watch, mutating, .. } = *class;
-        Self { schema, distinguisher, seats, watch, mutating }
+        Self { schema, queue_known: true, distinguisher, seats, watch, mutating }
     }
 }

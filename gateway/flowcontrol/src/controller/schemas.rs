@@ -3,6 +3,7 @@
 //! A schema that points to another level than before is another schema here: what is under way goes on
 //! counting where it began.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -56,17 +57,14 @@ impl Schemas {
         self.slots.get_mut(id.0 as usize)
     }
 
-    /// Those that ever had a request, sorted by level, then schema.
+    /// Those that ever had a request, sorted by level, then schema. A level that was gone in between counts on.
     pub(super) fn met(&self) -> Vec<SchemaMeters> {
-        let mut met: Vec<_> = self
-            .slots
-            .iter()
-            .map(|schema| &schema.meters)
-            .filter(|meters| meters.was_met())
-            .cloned()
-            .collect();
-        met.sort_by(|one, other| (&one.level, &one.schema).cmp(&(&other.level, &other.schema)));
-        met
+        let mut met = BTreeMap::<_, SchemaMeters>::new();
+        for meters in self.slots.iter().map(|schema| &schema.meters).filter(|meters| meters.was_met()) {
+            let sum = met.entry((&meters.level, &meters.schema));
+            sum.and_modify(|sum| sum.add(meters)).or_insert_with(|| meters.clone());
+        }
+        met.into_values().collect()
     }
 
     /// From now on exactly these are configured, in the order of the plan: name, UID, level, its name.

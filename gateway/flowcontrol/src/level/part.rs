@@ -41,6 +41,9 @@ pub trait Part {
         None
     }
 
+    /// The level shares the seats no more, and nothing is to arrive any more; what is there drains.
+    fn close(&mut self) {}
+
     /// Requests that all parts turned away since the last call; asked by whoever watches the level.
     fn newly_turned_away(&mut self) -> u64 {
         0
@@ -54,7 +57,8 @@ pub trait Part {
     fn limit(&self) -> Seats;
     /// A request of this part; `None` once its seats are given back.
     fn held(&self, ticket: Ticket) -> Option<Held>;
-    /// Length of the queue that a waiting request joined; 0 if that is known elsewhere.
+    /// Length of the queue that a request joined to wait; 0 as long as whoever decides has not seen it. By the time
+    /// it is dispatched, that is known.
     fn queue_length(&self, ticket: Ticket) -> u32;
     /// How often a request had to wait although some seat was free, and which one did last.
     fn blocked(&self) -> (u64, Option<Ticket>);

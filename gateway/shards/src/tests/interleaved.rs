@@ -249,7 +249,8 @@ proptest! {
         bypass in prop_oneof![4 => Just(true), 1 => Just(false)],
         steps in prop::collection::vec(any_step(), 1..200),
     ) {
-        let options = Options { workers: WORKERS, slots: 6, ring, bypass, lease, lease_from: 1, hold };
+        let options =
+            Options { workers: WORKERS, watchers: 0, slots: 6, ring, bypass, lease, lease_from: 1, hold };
         let mut world = World::new(limit, options);
         let level = Arc::clone(&world.level);
         let mut held = None;

@@ -17,8 +17,6 @@ const PERIODS_AFTERWARDS: Nanos = Nanos::from_secs(100);
 pub(super) struct Lending {
     /// `None`: it has died, and there is no other yet.
     coordinator: Option<Coordinator>,
-    /// Its desk, or that of the last one.
-    desk: usize,
     shared: Shared,
     /// When it looks next. What a coordinator has planned who died is not done by the next one.
     sample_due: Nanos,
@@ -31,7 +29,7 @@ impl Lending {
         let mut coordinator = coordinator.with_sizes(scenario.slots, scenario.knobs.options());
         let objects: Vec<_> = scenario.levels.iter().map(|level| level.object()).collect();
         let shared = coordinator.configure(Nanos::ZERO, &[], &objects, true);
-        Self { desk: coordinator.desk(), coordinator: Some(coordinator), shared, sample_due: Nanos::ZERO }
+        Self { coordinator: Some(coordinator), shared, sample_due: Nanos::ZERO }
     }
 
     pub(super) fn level(&self, name: &str) -> Arc<Level> {
@@ -40,7 +38,7 @@ impl Lending {
 
     pub(super) fn die(&mut self) {
         if let Some(coordinator) = self.coordinator.take() {
-            (self.desk, self.shared) = (coordinator.desk(), coordinator.shared().clone());
+            self.shared = coordinator.shared().clone();
         }
     }
 }
@@ -60,11 +58,10 @@ impl World<'_> {
     pub(super) fn lending_goes_on(&mut self) -> Checked {
         let (now, objects, scenario) = (self.now, self.objects(), self.scenario);
         let Some(lending) = &mut self.lending else { return Ok(()) };
-        let (shared, former) = (lending.shared.clone(), lending.desk);
-        let next = Coordinator::succeed(now, Seats(scenario.seats), scenario.exact, shared, former);
+        let shared = lending.shared.clone();
+        let next = Coordinator::succeed(now, Seats(scenario.seats), scenario.exact, shared);
         let mut next = next.with_sizes(scenario.slots, scenario.knobs.options());
         next.configure(now, &[], &objects, false);
-        next.bury(now, former);
         self.agenda.enter(next.borrow_due(), Event::Divide);
         self.agenda.enter(now, Event::Sample);
         lending.sample_due = now;
