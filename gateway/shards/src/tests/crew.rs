@@ -632,6 +632,71 @@ fn retry_after_counts_what_all_workers_turn_away() {
     world.succeed();
     world.settle();
     assert_eq!(world.level("one").expect("configured").retry_after, 1, "a successor learns anew");
+    world.second += 1;
+    assert_eq!(world.arrive(0, "one", "bob", Work::seats(1)), None);
+    world.settle();
+    assert_eq!(
+        world.level("one").expect("configured").retry_after,
+        1,
+        "what came before it is not its to count"
+    );
+}
+
+// === while somebody else visits ===
+
+#[test]
+fn the_queue_that_a_request_joined_is_counted_when_it_is_known() {
+    let mut world = World::new(false);
+    let one = world.arc("one").expect("configured");
+    let seats = one.limit().0;
+    for _ in 0..seats {
+        world.arrive(0, "one", "alice", Work::seats(1)).expect("a seat");
+    }
+    let somebody = one.role().expect("nobody visits");
+    let [stays, leaves] = [(); 2].map(|()| world.arrive(1, "one", "bob", Work::seats(1)).expect("it waits"));
+    let counted = |world: &mut World| {
+        let snapshot = world.snapshot();
+        (snapshot.schemas[0].queue_lengths.count(), snapshot.schemas[0].queue_lengths.distribution().sum)
+    };
+    let controller = world.workers[1].as_mut().expect("it lives");
+    assert_eq!(
+        controller.snapshot(Nanos::ZERO).schemas[0].queue_lengths.count(),
+        0,
+        "nobody has seen them yet"
+    );
+    drop(somebody);
+    world.settle();
+    world.workers[0].as_mut().expect("it lives").poll(world.now);
+    world.cancel(leaves);
+    world.finish(*world.requests.keys().next().expect("many run"));
+    world.settle();
+    assert_eq!(world.requests[&stays].phase, Phase::Executing);
+    let at_once = 1.0 * f64::from(u32::try_from(seats).expect("few"));
+    assert_eq!(
+        counted(&mut world),
+        (seats + 2, at_once + 1.0 + 2.0),
+        "the first and the second in their queue"
+    );
+}
+
+#[test]
+fn whoever_visits_buries_for_the_coordinator() {
+    let mut world = World::new(false);
+    let one = world.arc("one").expect("configured");
+    let running = world.arrive(0, "one", "alice", Work::seats(1)).expect("a seat");
+    world.settle();
+    assert_eq!(world.shared.crowd(), ([0; 2], [1, 0]));
+    world.kill(0);
+    let somebody = one.role().expect("nobody visits");
+    let coordinator = world.coordinator.as_mut().expect("it lives");
+    assert!(!coordinator.bury(world.now, 0), "not yet");
+    assert!(one.shard(0).is_none());
+    assert_eq!(world.shared.crowd(), ([0; 2], [0; 2]), "the dead wait for nothing");
+    drop(somebody);
+    world.settle();
+    world.replace(0);
+    assert!(!world.requests.contains_key(&running));
+    assert_eq!(world.level("one").expect("configured").seats_in_use, Seats(0));
 }
 
 fn totals(level: &snapshot::Level) -> Totals {
