@@ -55,11 +55,11 @@ struct Crowd {
 /// down at another.
 const DESKS: usize = 2;
 
-/// Requests that a worker may have at an exempt level at once. Those of a cluster's own components: hundreds.
-const EXEMPT_SLOTS: usize = 16_384;
+/// Requests that a worker may have at an exempt level at once. Those of administrators: a few.
+const EXEMPT_SLOTS: usize = 4096;
 
 /// Requests that a worker may have at another level at once: what its queues hold and its seats let run, within these
-/// bounds. A slot takes some 300 bytes.
+/// bounds. A slot takes 80 bytes, and as many again once it is used.
 const SLOTS_MIN: usize = 256;
 /// See [`SLOTS_MIN`]. `--max-waiting-requests` is about as many.
 const SLOTS_MAX: usize = 20_000;

@@ -269,4 +269,4 @@ pub(crate) fn untag(tag: u64) -> (usize, u32) {
 }
 
 /// By worker and slot: the sequencer's ticket of every request that it knows.
-pub(crate) type Booked = Box<[Box<[Option<Ticket>]>]>;
+pub(crate) type Booked = Box<[Vec<Option<Ticket>>]>;

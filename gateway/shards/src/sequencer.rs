@@ -71,7 +71,7 @@ impl Sequencer {
     pub(crate) fn new(now: Nanos, mode: Mode, limit: Seats, options: &Options) -> Self {
         Self {
             level: level::Level::new(now, mode, limit),
-            booked: options.desks().map(|slots| vec![None; slots].into()).collect(),
+            booked: options.desks().map(|_| Vec::new()).collect(),
             accounted: signed(limit),
             settled: 0,
             tickets: options.desks().map(|_| 0).collect(),
@@ -365,7 +365,11 @@ impl Sequencer {
     }
 
     fn booked_mut(&mut self, worker: usize, slot: u32) -> &mut Option<Ticket> {
-        &mut self.booked[worker][slot as usize]
+        let (booked, slot) = (&mut self.booked[worker], slot as usize);
+        if slot >= booked.len() {
+            booked.resize(slot + 1, None);
+        }
+        &mut booked[slot]
     }
 }
 

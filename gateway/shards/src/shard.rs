@@ -27,8 +27,8 @@ pub struct Shard {
     pub(crate) me: usize,
     /// Its desk at the level.
     pub(crate) desk: Arc<Desk>,
-    /// By slot.
-    entries: Box<[Entry]>,
+    /// By slot; of those that were ever used. The memory for the others is not touched: few levels fill their queues.
+    entries: Vec<Entry>,
     /// Slots for new requests.
     free: Vec<u32>,
     /// Slots of cancelled requests, as their operations were left; free when the sequencer says so.
@@ -60,16 +60,14 @@ enum Phase {
 
 impl Shard {
     pub(crate) fn new(level: Arc<Level>, me: usize) -> Self {
-        let slots = level.common.desks[me].slots.len();
-        let vacant = Entry { generation: 0, phase: Phase::Vacant, bypassed: false, seats: 0, tag: 0 };
         let desks = level.common.desks.len();
         let desk = Arc::clone(&level.common.desks[me]);
         Self {
             level,
             me,
             desk,
-            entries: vec![vacant; slots].into(),
-            free: (0..u32::try_from(slots).unwrap_or(u32::MAX)).rev().collect(),
+            entries: Vec::new(),
+            free: Vec::new(),
             cancelled: VecDeque::new(),
             outbox: VecDeque::new(),
             wakes: Workers::none(desks),
@@ -343,7 +341,17 @@ impl Shard {
         if self.free.is_empty() {
             self.reclaim();
         }
-        self.free.pop()
+        self.free.pop().or_else(|| self.fresh_slot())
+    }
+
+    /// One that was never used.
+    fn fresh_slot(&mut self) -> Option<u32> {
+        let slot = u32::try_from(self.entries.len()).ok()?;
+        (self.entries.len() < self.desk.slots.len()).then(|| {
+            let phase = Phase::Vacant;
+            self.entries.push(Entry { generation: 0, phase, bypassed: false, seats: 0, tag: 0 });
+            slot
+        })
     }
 
     /// Takes back the slots of cancelled requests that the sequencer has seen.
