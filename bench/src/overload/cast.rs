@@ -24,9 +24,9 @@ pub(super) struct Client {
     pub(super) token: &'static str,
 }
 
-/// Heartbeats a second: with 50 ms of service 1.5 of the protected level's two seats, spaced evenly, so that no
+/// Heartbeats a second: with 50 ms of service 1.25 of the protected level's two seats, spaced evenly, so that no
 /// heartbeat waits for another one and what is measured is what others do to them.
-const HEARTBEATS: u32 = 30;
+const HEARTBEATS: u32 = 25;
 
 /// Connections and streams of the controller: as many streams as a kube-apiserver allows, and 2 000 requests under way,
 /// which without admission all end up in the apiserver.

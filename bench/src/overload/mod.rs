@@ -98,6 +98,8 @@ const UNLOADED: &str = "usher-unloaded";
 const ALONE_TIMES: u32 = 2;
 
 const GOODPUT: Metric = Metric::plain("goodput/s");
+/// The same over what the apiserver could do if its timers were exact.
+const OF_NOMINAL: Metric = Metric::plain("% of nominal");
 /// What the apiserver alone had more, in percent of that.
 const LOST: Metric = Metric::less("% lost");
 const PROTECTED_P50: Metric = Metric::less("protected p50 ms");
@@ -243,7 +245,7 @@ impl Bench {
                 let alone = found.iter().find(|(place, _)| RUNS[*place] == Run::Alone);
                 let most = alone.map_or(f64::NAN, |(_, found)| found.goodput(self.options.seconds));
                 for (place, found) in &found {
-                    found.note(&mut rows[*place], self.options.seconds, most);
+                    found.note(&mut rows[*place], self.options.seconds, self.capacity.per_second(), most);
                     let name = format!("workers-{workers}-{}", RUNS[*place].name());
                     add_latency(&mut latencies, name, found)?;
                 }
@@ -347,9 +349,10 @@ impl Found {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "requests and microseconds of a run are exact in f64")]
-    fn note(&self, row: &mut Row, seconds: u32, most: f64) {
+    fn note(&self, row: &mut Row, seconds: u32, nominal: u32, most: f64) {
         let goodput = self.goodput(seconds);
         row.push(GOODPUT, goodput);
+        row.push(OF_NOMINAL, goodput / f64::from(nominal) * 100.0);
         if let Some(runaway) = &self.runaway {
             row.push(LOST, (1.0 - goodput / most) * 100.0);
             row.push(REJECTED, runaway.rejected as f64 / f64::from(seconds));

@@ -11,6 +11,8 @@ pub(super) enum Cell {
     Closed(Load),
     /// The same in front of a real kube-apiserver.
     Apiserver(Transport, Wish),
+    /// What a second worker is worth.
+    Workers(Transport),
     /// CPU per request of the smallest relay on four ways of I/O.
     Relay,
     /// Added latency at a rate that everyone can bear.
@@ -80,12 +82,21 @@ pub(super) const CELLS: &[Cell] = &[
     Cell::Apiserver(Transport::Tls, Wish::List),
     Cell::Apiserver(Transport::Http2, Wish::Get),
     Cell::Apiserver(Transport::Http2, Wish::List),
+    Cell::Workers(Transport::Plain),
+    Cell::Workers(Transport::Http2),
     Cell::Relay,
 ];
 
 /// One of each sort.
-const QUICK: [&str; 6] =
-    ["plain-1k", "http2-1k", "latency", "handshakes", "idle-connections-tls", "idle-watches-100"];
+const QUICK: [&str; 7] = [
+    "plain-1k",
+    "http2-1k",
+    "latency",
+    "handshakes",
+    "idle-connections-tls",
+    "idle-watches-100",
+    "workers-plain",
+];
 
 impl Cell {
     /// Those whose names begin with one of `wanted`; if nothing is wanted all, or one of each sort for a `quick` look.
@@ -109,6 +120,9 @@ impl Cell {
             }
             Self::Closed(_) => "as fast as it goes, 64 connections (wrk)",
             Self::Apiserver(..) => "in front of kube-apiserver with etcd, TLS on both sides",
+            Self::Workers(_) => {
+                "usher with one and two workers, answers of 1 KiB, with a fixed share of CPU for each and with whole cores"
+            }
             Self::Relay => {
                 "not usher but a relay of bytes on four ways of I/O, plain HTTP/1.1, 64 connections (wrk)"
             }
@@ -126,6 +140,8 @@ impl Cell {
             Self::Closed(_) => &["nginx", "wrk"],
             Self::Apiserver(Transport::Http2, _) => &["h2load"],
             Self::Apiserver(..) => &["wrk"],
+            Self::Workers(Transport::Http2) => &["nginx", "h2load"],
+            Self::Workers(_) => &["nginx", "wrk"],
             Self::Relay => &["haproxy", "nginx", "wrk"],
             Self::Latency | Self::Handshakes | Self::IdleConnections(_) => &["nginx"],
             Self::IdleWatches { .. } => &[],
@@ -140,6 +156,7 @@ impl fmt::Display for Cell {
             Self::Closed(Load { transport, size: Size::Large }) => write!(f, "{transport}-100k"),
             Self::Apiserver(transport, Wish::Get) => write!(f, "apiserver-get-{transport}"),
             Self::Apiserver(transport, Wish::List) => write!(f, "apiserver-list-{transport}"),
+            Self::Workers(transport) => write!(f, "workers-{transport}"),
             Self::Relay => f.write_str("relay"),
             Self::Latency => f.write_str("latency"),
             Self::Handshakes => f.write_str("handshakes"),

@@ -12,7 +12,7 @@ use crate::report::{Metric, Row};
 
 pub(super) const CPU: Metric = Metric::less("µs CPU/request");
 const KERNEL: Metric = Metric::plain("of it kernel");
-const RATE: Metric = Metric::more("requests/s");
+pub(super) const RATE: Metric = Metric::more("requests/s");
 /// What perf counts, and what it is called per request.
 const COUNTED: [(&str, Metric); 2] = [
     ("raw_syscalls:sys_enter", Metric::less("syscalls/request")),
@@ -76,7 +76,8 @@ pub(super) async fn rounds(
     Ok(rows)
 }
 
-async fn once(
+/// One run of the generator, noted.
+pub(super) async fn once(
     proxy: &Proxy,
     generator: Generator<'_>,
     target: &Target,
@@ -104,7 +105,7 @@ async fn once(
     Ok(())
 }
 
-fn address(proxy: &Proxy, transport: Transport) -> std::net::SocketAddr {
+pub(super) fn address(proxy: &Proxy, transport: Transport) -> std::net::SocketAddr {
     if transport == Transport::Plain { proxy.plain } else { proxy.tls }
 }
 

@@ -20,6 +20,8 @@ use crate::relay::Way;
 pub(super) struct Contestant {
     pub(super) name: String,
     kind: Kind,
+    /// On how many cores it is.
+    cores: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -68,8 +70,8 @@ impl Contestant {
     /// Everyone that this machine and this usher can be, or of those the ones in `only`.
     pub(super) fn all(usher: &Path, also: &[String], only: &[String]) -> Result<Vec<Self>, Failure> {
         let mut all = vec![
-            Self { name: BASE.into(), kind: Kind::HaProxy },
-            Self { name: "nginx".into(), kind: Kind::Nginx },
+            Self { name: BASE.into(), kind: Kind::HaProxy, cores: 1 },
+            Self { name: "nginx".into(), kind: Kind::Nginx, cores: 1 },
         ];
         for (name, flags) in variants(&help(usher)?) {
             all.push(Self::usher(&format!("usher-{name}"), usher, flags));
@@ -94,20 +96,37 @@ impl Contestant {
 
     /// HAProxy to compare with, and the smallest relay on every way of I/O.
     pub(super) fn relays() -> Vec<Self> {
-        let base = Self { name: BASE.into(), kind: Kind::HaProxy };
+        let base = Self { name: BASE.into(), kind: Kind::HaProxy, cores: 1 };
         let ways = [
             ("relay-tokio", Way::Tokio),
             ("relay-tokio-uring", Way::TokioUring),
             ("relay-ring-epoll", Way::RingEpoll),
             ("relay-ring-uring", Way::RingUring),
         ];
-        let relay = |(name, way): (&str, Way)| Self { name: name.into(), kind: Kind::Relay(way) };
+        let relay = |(name, way): (&str, Way)| Self { name: name.into(), kind: Kind::Relay(way), cores: 1 };
         std::iter::once(base).chain(ways.map(relay)).collect()
     }
 
     fn usher<'a>(name: &str, program: &Path, flags: impl IntoIterator<Item = &'a str>) -> Self {
         let flags = flags.into_iter().map(str::to_owned).collect();
-        Self { name: name.into(), kind: Kind::Usher { program: program.into(), flags } }
+        Self { name: name.into(), kind: Kind::Usher { program: program.into(), flags }, cores: 1 }
+    }
+
+    /// The same usher with so many workers, on as many cores.
+    pub(super) fn with_workers(&self, name: &str, workers: u32) -> Self {
+        let mut with = Self { name: name.into(), cores: workers, ..self.clone() };
+        if let Kind::Usher { flags, .. } = &mut with.kind {
+            flags.push(format!("--workers={workers}"));
+        }
+        with
+    }
+
+    /// Whether it is an usher that can be told so.
+    pub(super) fn has_workers(&self) -> Result<bool, Failure> {
+        match &self.kind {
+            Kind::Usher { program, .. } => Ok(help(program)?.contains("--workers ")),
+            _ => Ok(false),
+        }
     }
 
     pub(super) fn is_usher(&self) -> bool {
@@ -172,8 +191,9 @@ impl Contestant {
                 (std::env::current_exe()?.with_file_name("usher-relay"), flags)
             }
         };
-        let core = bench.options.proxy_core;
-        let process = Process::start(&self.name, &[core], &program, &arguments, &room.join("log"))?;
+        let both = [bench.options.proxy_core, bench.options.load_core];
+        let cores = if self.cores == 1 { &both[..1] } else { &both[..] };
+        let process = Process::start(&self.name, cores, &program, &arguments, &room.join("log"))?;
         let mut proxy = Proxy { name: self.name.clone(), process, plain, tls, admin };
         let (address, path) = admin.map_or((plain, "/readyz"), |admin| (admin, "/readyz"));
         let ready = async || matches!(ask::get(address, path).await, Ok((status, _)) if status < 500);

@@ -32,6 +32,10 @@ pub(super) struct Generated {
 }
 
 impl Generator<'_> {
+    pub(super) fn with_seconds(self, seconds: u32) -> Self {
+        Self { seconds, ..self }
+    }
+
     /// Asks the server at `address`. Any answer that is not a success makes the run worthless: an error.
     pub(super) async fn run(&self, address: SocketAddr) -> Result<Generated, Failure> {
         self.read(self.words(address)).await

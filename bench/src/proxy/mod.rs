@@ -25,7 +25,9 @@ mod handshakes;
 mod idle;
 mod open;
 mod programs;
+mod share;
 mod upstream;
+mod workers;
 
 use cells::Cell;
 use contestant::{BASE, Contestant};
@@ -163,6 +165,7 @@ impl Bench {
             Cell::Closed(load) => closed::measure(self, load).await,
             Cell::Apiserver(transport, wish) => apiserver::measure(self, transport, wish).await,
             Cell::Relay => closed::relays(self).await,
+            Cell::Workers(transport) => workers::measure(self, transport).await,
             Cell::Latency => open::measure(self).await,
             Cell::Handshakes => handshakes::measure(self).await,
             Cell::IdleConnections(kind) => idle::connections(self, kind).await,
