@@ -129,3 +129,34 @@ impl Seats {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::objects::Source;
+
+    fn limits(seats: &Seats) -> Vec<(String, u64)> {
+        let levels = seats.snapshot().levels;
+        levels.iter().map(|level| (level.name.to_string(), level.limit.0)).collect()
+    }
+
+    #[test]
+    fn limits_outlive_a_coordinator_that_panics() {
+        let seats = Seats::new(Count(600), 2, false);
+        let objects = Source { folder: None, suggested: true }.read().unwrap();
+        seats.configure(&objects);
+        let before = limits(&seats);
+        for _ in 0..3 {
+            let died = catch_unwind(AssertUnwindSafe(|| {
+                let _inside = seats.inside();
+                panic!("in the midst of it");
+            }));
+            assert!(died.is_err());
+            seats.succeed();
+            assert_eq!(limits(&seats), before);
+            assert!(!seats.tick(), "no level has gone");
+        }
+        seats.configure(&objects);
+        assert_eq!(limits(&seats), before);
+    }
+}

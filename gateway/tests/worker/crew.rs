@@ -9,10 +9,12 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use usher::crew::{self, Crew, Member, Order, Posts};
+use usher::config::objects::Objects;
+use usher::coordinator::{self, Configuration};
+use usher::crew::{self, Crew, Member, Posts};
 use usher::observe::Everybody;
 use usher::observe::{State, View, Workers as _};
-use usher::worker::{AdmissionSettings, Command, Listen, Sabotage, Settings};
+use usher::worker::{self, AdmissionSettings, Command, Listen, Sabotage, Settings};
 use usher_flowcontrol::units::Seats;
 
 use crate::stub::{Stub, text};
@@ -22,6 +24,8 @@ use crate::world::{Client, get, get2, one_seat, patiently, settings};
 struct Ship {
     crew: Crew,
     posts: Posts,
+    /// Watches over the levels that the workers share; `None`: without flow control.
+    seats: Option<Arc<coordinator::Seats>>,
     stub: Stub,
     /// How often somebody was buried.
     buried: Arc<AtomicUsize>,
@@ -40,6 +44,14 @@ impl Ship {
         let stub = Stub::start().await;
         let mut worker = settings(&stub);
         change(&mut worker);
+        let mut seats = None;
+        if let AdmissionSettings::FlowControl { server_limit, together } = &mut worker.admission
+            && workers > 1
+        {
+            let watching = Arc::new(coordinator::Seats::new(*server_limit, workers, false));
+            *together = Some(watching.together());
+            seats = Some(watching);
+        }
         let sockets = usher::ring::bind_shared("127.0.0.1:0".parse().unwrap(), workers).unwrap();
         let member = |socket| Member {
             listeners: vec![Listen { socket: Arc::new(socket), tls: None }],
@@ -48,14 +60,22 @@ impl Ship {
         };
         let members = sockets.into_iter().map(member).collect();
         let buried = Arc::<AtomicUsize>::default();
-        let burials = Arc::clone(&buried);
-        let bury = Box::new(move |_| {
+        let (burials, undertaker) = (Arc::clone(&buried), seats.clone());
+        let bury = Box::new(move |worker| {
             burials.fetch_add(1, Ordering::Relaxed);
+            undertaker.iter().for_each(|seats| seats.bury(worker));
         });
         let crew = crew::start(crew::Settings { worker, members, bury }).unwrap();
         let posts = crew.posts();
-        assert!(posts.tell(&Order::Configure(Arc::new(one_seat()))).is_empty());
-        Self { crew, posts, stub, buried }
+        let worker::Objects { schemas, levels, .. } = one_seat();
+        let configuration = Configuration::default();
+        configuration.connect(posts.clone(), seats.clone());
+        configuration.put_in_force(&Objects { schemas, levels, warnings: Vec::new() });
+        if let Some(seats) = &seats {
+            let posts = posts.clone();
+            seats.start(move || posts.tidy()).unwrap();
+        }
+        Self { crew, posts, seats, stub, buried }
     }
 
     fn address(&self) -> SocketAddr {
@@ -67,7 +87,9 @@ impl Ship {
     }
 
     async fn look(&self) -> View {
-        patiently("a look", Everybody { posts: self.posts.clone(), seats: None }.look()).await.unwrap()
+        patiently("a look", Everybody { posts: self.posts.clone(), seats: self.seats.clone() }.look())
+            .await
+            .unwrap()
     }
 
     async fn until(&self, what: &str, is_so: impl Fn(&View) -> bool) -> View {
@@ -386,4 +408,30 @@ async fn others_are_served_while_a_worker_dies_under_load() {
         assert_eq!(view.await.counters.requests, 50 * (workers as u64 - 1));
         ship.done().await;
     }
+}
+
+#[tokio::test]
+async fn the_shared_seat_of_a_worker_that_dies_goes_to_whoever_waits() {
+    let mut ship = Ship::with(2, |settings| {
+        settings.admission = AdmissionSettings::FlowControl { server_limit: Seats(1), together: None };
+    })
+    .await;
+    let mut clients = ship.client_of_each().await;
+    for _ in 0..3 {
+        clients[0].send(get("/dies")).await;
+        let held = ship.stub.next().await;
+        clients[1].send(get("/waits")).await;
+        let waits = |view: &View| {
+            view.snapshot.as_ref().is_some_and(|core| core.levels.iter().any(|level| level.waiting == 1))
+        };
+        ship.until("the other to wait", waits).await;
+        ship.sabotage(0, Sabotage::Loop);
+        let next = ship.stub.next().await; // the seat was given back
+        next.answer(text("served"));
+        assert_eq!(clients[1].answer().await.status, 200);
+        drop(held);
+        ship.until_whole().await;
+        clients = ship.client_of_each().await;
+    }
+    ship.done().await;
 }
