@@ -20,6 +20,10 @@ use crate::worker::{Bells, Objects, Together};
 /// 2 000 of them, so an average over it is off by a seat held for 5 ms in 10 s.
 const TICK: Duration = Duration::from_millis(5);
 
+/// Before another coordinator takes the place of one that panicked: what killed it may be there still, and the log must
+/// stay readable. Workers do not notice.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// The coordinator, for the threads that ask it something. No worker does.
 #[derive(Debug)]
 pub struct Seats {
@@ -89,7 +93,12 @@ impl Seats {
                 match catch_unwind(AssertUnwindSafe(|| seats.tick())) {
                     Ok(true) => tidy(),
                     Ok(false) => {}
-                    Err(_) => seats.succeed(),
+                    Err(_) => {
+                        std::thread::sleep(PAUSE);
+                        if catch_unwind(AssertUnwindSafe(|| seats.succeed())).is_err() {
+                            tracing::error!("the coordinator's successor has panicked; another one is tried");
+                        }
+                    }
                 }
             }
         })?;
