@@ -8,6 +8,7 @@ mod ci;
 mod cluster;
 mod demo;
 mod e2e;
+mod ebpf;
 mod hdr;
 mod loom;
 mod run;
@@ -41,6 +42,7 @@ const TASKS: &[Task] = &[
     loom::TASK,
     seeds::TASK,
     bench::TASK,
+    ebpf::TASK,
     ci::TASK,
 ];
 
