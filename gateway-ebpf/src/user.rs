@@ -4,7 +4,7 @@
 use crate::steer::{Client, Load, Rules};
 use crate::takeover::{Place, Source, Switch};
 
-// SAFETY (all of them): `repr(C)`, made of unsigned integers only, `Copy`; any bytes are a value; no padding.
+// SAFETY: `repr(C)`, made of unsigned integers only, `Copy`; any bytes are a value; no padding.
 unsafe impl aya::Pod for Client {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Load {}
