@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod control;
 pub mod coordinator;
 pub mod crew;
 pub mod http1;

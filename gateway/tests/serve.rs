@@ -386,3 +386,100 @@ fn a_folder_of_histograms_that_cannot_be_had_is_named() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("--hdr-log-dir=/proc/no"), "{said}");
 }
+
+/// `--runtime-dir=` a folder of its own.
+fn runtime_dir() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let argument = format!("--runtime-dir={}", folder.path().display());
+    (folder, argument)
+}
+
+#[test]
+fn status_tells_how_it_stands_and_its_exit_code_whether_anybody_is_there() {
+    let (folder, dir) = runtime_dir();
+    let (code, said) = ends(&["status", &dir]);
+    assert!(code == 3 && said.contains("no usher runs with --runtime-dir="), "{code}: {said}");
+
+    let serving = Serving::start(&[&dir, "--workers=2"]);
+    get(&serving.insecure, "/api/v1/pods");
+    let output = usher(&["status", &dir, "-o", "json"]).output().unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(status["pid"], serving.child.id());
+    assert_eq!(
+        (&status["insecure"], &status["admin"]),
+        (&serving.insecure.clone().into(), &serving.admin.clone().into())
+    );
+    assert_eq!((status["workers"].as_array().unwrap().len(), &status["waiting"]), (2, &0.into()), "{status}");
+    let requests = |worker: &serde_json::Value| worker["requests"].as_u64().unwrap();
+    assert_eq!(status["workers"].as_array().unwrap().iter().map(requests).sum::<u64>(), 1, "{status}");
+    let output = usher(&["status", &dir]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let begins =
+        format!("usher {} serves, process {}, since 2", env!("CARGO_PKG_VERSION"), serving.child.id());
+    assert!(
+        output.status.success() && text.starts_with(&begins) && text.contains(&serving.insecure),
+        "{text}"
+    );
+
+    let (code, said) = ends(&["release", &dir]);
+    assert!(code == 1 && said.contains("nothing to release"), "{code}: {said}");
+    assert_eq!(serving.end(), 0);
+    assert_eq!(ends(&["status", &dir]).0, 3);
+    assert!(!folder.path().join("control.sock").exists());
+}
+
+#[test]
+fn a_second_usher_is_told_what_to_do_and_a_dead_one_is_in_nobodys_way() {
+    let (_folder, dir) = runtime_dir();
+    let serve =
+        ["serve", "--upstream=http://a:1", "--insecure-port=0", "--admin-bind-address=127.0.0.1:0", &dir];
+    let mut first = Serving::start(&[&dir]);
+    let (code, said) = ends(&serve);
+    let who = format!("process {}", first.child.id());
+    assert!(code == 1 && said.contains(&who) && said.contains(&dir), "{code}: {said}");
+    assert_eq!(ends(&["status", &dir]).0, 0, "the first has not noticed");
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    assert_eq!(ends(&["status", &dir]).0, 3);
+    let second = Serving::start(&[&dir]);
+    assert_eq!(ends(&["status", &dir]).0, 0);
+    assert_eq!(second.end(), 0);
+}
+
+/// Whether this test may become another user. Where CI runs it must.
+fn may_become_another_user() -> bool {
+    // SAFETY: the call takes nothing and cannot fail.
+    let may = unsafe { libc::geteuid() } == 0;
+    assert!(may || std::env::var_os("CI").is_none(), "CI must run this test as root");
+    if !may {
+        eprintln!("NOT TRIED: only root can become another user");
+    }
+    may
+}
+
+#[test]
+fn a_stranger_is_refused_at_the_control_socket() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65_534;
+    if !may_become_another_user() {
+        return;
+    }
+    let (folder, dir) = runtime_dir();
+    let serving = Serving::start(&[&dir]);
+    let program = folder.path().join("usher"); // where anybody can run it
+    std::fs::copy(env!("CARGO_BIN_EXE_usher"), &program).unwrap();
+    let as_nobody = || {
+        let output = Command::new(&program).args(["status", &dir]).uid(NOBODY).gid(NOBODY).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    open(folder.path());
+    let (code, said) = as_nobody();
+    assert!(code == Some(4) && said.contains("another user's"), "by the file's mode: {code:?} {said}");
+    open(&folder.path().join("control.sock"));
+    let (code, said) = as_nobody();
+    assert!(code == Some(1) && said.contains("ask as root"), "by who is asking: {code:?} {said}");
+    assert_eq!(ends(&["status", &dir]).0, 0);
+    assert_eq!(serving.end(), 0);
+}

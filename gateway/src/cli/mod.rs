@@ -1,9 +1,10 @@
 //! What the program is told on its command line: `serve`, `check`, `explain`, `hdr`,
-//! `simulate`.
+//! `simulate`; `status`, `release`, `take`.
 //!
-//! Exit codes: 0 done, 1 failed, 2 the operator has to write something else.
+//! Exit codes: 0 done, 1 failed, 2 the operator has to write something else; [`control`] and [`hdr`] have more.
 
 pub mod check;
+pub mod control;
 pub mod explain;
 pub mod hdr;
 mod serve;
@@ -37,6 +38,12 @@ enum Task {
     /// Seat, queue or turn away requests on their way to kube-apiserver
     #[command(after_help = OTHER_SOURCES)]
     Serve(Box<Options>),
+    /// Tell how the usher stands that runs on this machine
+    Status(control::StatusArgs),
+    /// Have it give the apiserver's port back: new connections go there directly
+    Release(control::TellArgs),
+    /// Have it take the apiserver's port again
+    Take(control::TellArgs),
     /// Say what is wrong with a folder of flow-control objects
     Check(check::CheckArgs),
     /// Tell where a request would go, and why
@@ -65,6 +72,9 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
             Ok(options) => serve::run(&options),
             Err(error) => refuse(&error),
         },
+        Ok(Task::Status(args)) => control::status(&args),
+        Ok(Task::Release(args)) => control::tell(&args, "release"),
+        Ok(Task::Take(args)) => control::tell(&args, "take"),
         Ok(Task::Check(args)) => check::run(&args),
         Ok(Task::Explain(explain)) => explain::run(&explain),
         Ok(Task::Hdr(args)) => hdr::run(&args),

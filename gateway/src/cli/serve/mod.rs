@@ -4,6 +4,7 @@
 //! whoever is told that usher is ready finds workers that have their configuration.
 
 mod assembly;
+mod control;
 mod descriptors;
 mod signals;
 
@@ -53,6 +54,8 @@ struct Running {
     /// Follows the files; told of SIGHUP.
     watch: Watch,
     signals: Signals,
+    /// The control socket, if there is one.
+    control: Option<crate::control::Open>,
     grace: std::time::Duration,
 }
 
@@ -62,6 +65,7 @@ fn start(options: &Options) -> Result<Running, String> {
     let cores = assembly::cores(options)?;
     let connections = descriptors::raise(options.limits.max_connections, cores.len());
     let rooms = Rooms::furnish(options)?;
+    let socket = control::socket(options.serving.runtime_dir.as_ref())?;
     let admin = observe::server::bind(options.observation.admin_bind_address)?;
     let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
     let thread = |error: std::io::Error| {
@@ -87,6 +91,7 @@ fn start(options: &Options) -> Result<Running, String> {
     let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
     let posts = crew.posts();
     let histograms = hdr::start(hdr_settings, filled, assembly::hdr_asks(&posts)).map_err(thread)?;
+    let myself = control::process(options, crew.addresses(), admin_address, io.io);
     let tight = posts.clone();
     let process = Process {
         io,
@@ -106,9 +111,12 @@ fn start(options: &Options) -> Result<Running, String> {
         let posts = posts.clone();
         seats.start(move || posts.tidy()).map_err(thread)?;
     }
+    let everybody = Everybody { posts: posts.clone(), seats: seats.clone() };
     observe::server::start(admin, Everybody { posts, seats }, process).map_err(thread)?;
     announce(options, &rooms, crew.addresses(), admin_address, &cores);
-    Ok(Running { crew, histograms, watch, signals, grace: options.serving.shutdown_grace_period })
+    let desk = control::desk(myself, everybody, Vec::new());
+    let control = socket.map(|socket| crate::control::start(socket, desk)).transpose().map_err(thread)?;
+    Ok(Running { crew, histograms, watch, signals, control, grace: options.serving.shutdown_grace_period })
 }
 
 /// What is done after a worker has died: what it held of shared levels is given back.
@@ -120,6 +128,16 @@ fn bury(seats: Option<Arc<coordinator::Seats>>) -> Box<dyn Fn(usize) + Send> {
     })
 }
 
+/// Which of the workers' addresses is with TLS, and which without.
+fn secure_and_insecure(
+    options: &Options,
+    addresses: &[std::net::SocketAddr],
+) -> (Option<std::net::SocketAddr>, Option<std::net::SocketAddr>) {
+    let mut addresses = addresses.iter().copied();
+    let secure = options.serving.tls_cert_file.as_ref().and_then(|_| addresses.next());
+    (secure, addresses.next())
+}
+
 /// What was chosen, in lines for people whose fields programs can read.
 fn announce(
     options: &Options,
@@ -128,9 +146,8 @@ fn announce(
     admin: std::net::SocketAddr,
     cores: &[Option<core_affinity::CoreId>],
 ) {
-    let mut addresses = addresses.iter().map(ToString::to_string);
-    let secure = options.serving.tls_cert_file.as_ref().and_then(|_| addresses.next());
-    let insecure = addresses.next();
+    let (secure, insecure) = secure_and_insecure(options, addresses);
+    let (secure, insecure) = (secure.map(|it| it.to_string()), insecure.map(|it| it.to_string()));
     let ids: Vec<String> = cores.iter().flatten().map(|core| core.id.to_string()).collect();
     let (workers, cores) = (cores.len(), (!ids.is_empty()).then(|| ids.join(",")));
     tracing::info!(secure, insecure, admin = %admin, workers, cores, "listening");
@@ -163,8 +180,11 @@ fn announce(
 impl Running {
     /// Until a signal says stop and the workers have drained, or cannot go on.
     fn until_the_end(self) -> Result<(), String> {
-        let Self { crew, histograms, watch, signals, grace } = self;
+        let Self { crew, histograms, watch, signals, control, grace } = self;
         let ending = signals.wait(crew, &watch, grace);
+        if let Some(control) = control {
+            control.close();
+        }
         histograms.finish();
         match ending {
             Ending::Drained => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::values::{LogFormat, boolean, bytes, duration, limit, log_level};
+use super::values::{LogFormat, RuntimeDir, boolean, bytes, duration, limit, log_level, runtime_dir};
 use crate::crew::cores::{Cores, Count};
 use crate::http1::Speaker;
 use crate::ring;
@@ -80,6 +80,10 @@ pub struct Serving {
     /// How long requests in flight may take to finish after SIGTERM
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub shutdown_grace_period: Duration,
+    /// Folder of the control socket, by which usher status asks and another usher takes over; empty: none. Without it
+    /// /run/usher, if usher may write there and no other usher has it
+    #[arg(long, value_name = "DIR", value_parser = runtime_dir)]
+    pub runtime_dir: Option<RuntimeDir>,
 }
 
 /// How clients are known. As kube-apiserver is told, so that both see the same users.

@@ -1,5 +1,6 @@
 //! How the text of a flag becomes a value. Each reader says what it wanted when it refuses.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use usher_flowcontrol::wait_limit::parse_duration;
@@ -12,6 +13,26 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// Where the control socket is, unless something else is said.
+pub const RUNTIME_DIR: &str = "/run/usher";
+
+/// `--runtime-dir`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeDir {
+    /// There is no control socket.
+    Nowhere,
+    /// It is in this folder.
+    At(PathBuf),
+}
+
+/// A folder, or nothing for none.
+///
+/// # Errors
+/// Never: a folder that cannot be had is found when it is used.
+pub fn runtime_dir(text: &str) -> Result<RuntimeDir, String> {
+    Ok(if text.is_empty() { RuntimeDir::Nowhere } else { RuntimeDir::At(text.into()) })
 }
 
 /// A span of time in Go's syntax: `60s`, `1m30s`, `1.5h`, `300ms`, `0`. Not negative.

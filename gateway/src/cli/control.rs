@@ -1,0 +1,97 @@
+//! `usher status`, `usher release`, `usher take`: ask and tell the usher that runs on this machine, by its control socket.
+//!
+//! Exit codes: 0 done, 1 it was reached but could not or would not, 3 no usher runs there (`status` of an init script has
+//! the same number for "not running"), 4 it may run but cannot be reached: another user's.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use super::FAILED;
+use crate::config::options::RUNTIME_DIR;
+use crate::control::{self, Nobody, status::Status};
+
+/// No usher runs there.
+const NOBODY: u8 = 3;
+/// Somebody may be there, but not for this user.
+const UNREACHABLE: u8 = 4;
+
+/// Which usher.
+#[derive(Args, Clone, Debug)]
+pub struct Whom {
+    /// The --runtime-dir of the usher that is meant
+    #[arg(long, value_name = "DIR", env = "USHER_RUNTIME_DIR", default_value = RUNTIME_DIR)]
+    runtime_dir: PathBuf,
+}
+
+/// `usher status`.
+#[derive(Args, Clone, Debug)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    whom: Whom,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+/// A verb without words.
+#[derive(Args, Clone, Debug)]
+pub struct TellArgs {
+    #[command(flatten)]
+    whom: Whom,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Prints how it stands.
+pub fn status(args: &StatusArgs) -> ExitCode {
+    let asked = ask(&args.whom, "status");
+    finish(asked.and_then(|told| match args.output {
+        Output::Json => Ok(format!("{told:#}\n")),
+        Output::Text => match serde_json::from_value::<Status>(told) {
+            Ok(status) => Ok(status.text()),
+            Err(error) => {
+                Err((FAILED, format!("this usher's status is of another version ({error}): try -o json")))
+            }
+        },
+    }))
+}
+
+/// Has it do `verb`, and prints what it says.
+pub fn tell(args: &TellArgs, verb: &str) -> ExitCode {
+    finish(ask(&args.whom, verb).map(|told| match told {
+        Value::String(said) => format!("{said}\n"),
+        Value::Null => String::new(),
+        other => format!("{other:#}\n"),
+    }))
+}
+
+fn ask(whom: &Whom, verb: &str) -> Result<Value, (u8, String)> {
+    let mut line = control::connect(&whom.runtime_dir).map_err(|nobody| match nobody {
+        Nobody::There(_) => (NOBODY, nobody.to_string()),
+        Nobody::Reachable(..) => (UNREACHABLE, nobody.to_string()),
+    })?;
+    control::ask(&mut line, verb, Value::Null).map_err(|why| (FAILED, why))
+}
+
+fn finish(told: Result<String, (u8, String)>) -> ExitCode {
+    match told {
+        Ok(text) => match std::io::stdout().lock().write_all(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::from(FAILED), // whoever reads it has gone away
+        },
+        Err((code, why)) => {
+            eprintln!("usher: {why}");
+            ExitCode::from(code)
+        }
+    }
+}
