@@ -120,6 +120,18 @@ pub struct Counters {
     pub not_accommodated: u64,
 }
 
+impl Counters {
+    /// Adds what was counted elsewhere of the same level.
+    pub fn add(&mut self, other: Self) {
+        let Self { dispatched, rejected, timed_out, cancelled, not_accommodated } = other;
+        self.dispatched += dispatched;
+        self.rejected += rejected;
+        self.timed_out += timed_out;
+        self.cancelled += cancelled;
+        self.not_accommodated += not_accommodated;
+    }
+}
+
 /// The widest request that is believed. Estimates end at 100 seats; four billion requests as wide as
 /// this still add up in 64 bits, and the work of each is exact in an f64.
 const SEATS_MAX: Seats = Seats(3_000_000_000);

@@ -190,6 +190,11 @@ impl SchemaMeters {
         self.not_accommodated += other.not_accommodated;
     }
 
+    /// Nobody counts on here: what was under way is over.
+    pub fn end(&mut self) {
+        (self.waiting, self.waiting_seats, self.executing, self.executing_seats) = (0, 0, 0, 0);
+    }
+
     /// Nothing of this schema is under way at the level.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -236,6 +241,25 @@ impl LevelMeters {
         self.demand.set_denominator(now, seats);
     }
 
+    /// As they stand at their end: no time is added later.
+    #[must_use]
+    pub fn ended(mut self, now: Nanos) -> Self {
+        let Self { seats, waiting, executing, demand } = &mut self;
+        seats.end(now);
+        waiting.end(now);
+        executing.end(now);
+        demand.end(now);
+        self
+    }
+
+    /// Adds what others, which have ended, held of the same level.
+    pub fn add(&mut self, ended: &Self) {
+        self.seats.add(&ended.seats);
+        self.waiting.add(&ended.waiting);
+        self.executing.add(&ended.executing);
+        self.demand.add(&ended.demand);
+    }
+
     /// Something happened at the level.
     pub fn observe(&mut self, now: Nanos, totals: Totals) {
         self.seats.set(now, totals.seats_in_use.0);
@@ -265,6 +289,19 @@ impl CrowdMeters {
     pub fn set(&mut self, now: Nanos, waiting: [u64; 2], executing: [u64; 2]) {
         self.waiting.iter_mut().zip(waiting).for_each(|(meter, count)| meter.set(now, count));
         self.executing.iter_mut().zip(executing).for_each(|(meter, count)| meter.set(now, count));
+    }
+
+    /// As they stand at their end: no time is added later.
+    #[must_use]
+    pub fn ended(mut self, now: Nanos) -> Self {
+        self.waiting.iter_mut().chain(&mut self.executing).for_each(|meter| meter.end(now));
+        self
+    }
+
+    /// Adds what others, which have ended, held.
+    pub fn add(&mut self, ended: &Self) {
+        self.waiting.iter_mut().zip(&ended.waiting).for_each(|(sum, more)| sum.add(more));
+        self.executing.iter_mut().zip(&ended.executing).for_each(|(sum, more)| sum.add(more));
     }
 
     /// One more, or one less, waits.

@@ -6,8 +6,11 @@
 //! verb, path) is its owner's to know: [`Request::tag`] finds it.
 
 mod merge;
+mod past;
 
 pub use merge::{Merged, merge};
+pub use past::Past;
+pub(crate) use past::PastLevel;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -15,7 +15,7 @@ use usher_flowcontrol::controller::Controller;
 use usher_flowcontrol::level::{self, Mode, Part as _};
 use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration};
 use usher_flowcontrol::plan;
-use usher_flowcontrol::snapshot::Snapshot;
+use usher_flowcontrol::snapshot::{Past, Snapshot};
 use usher_flowcontrol::units::{Nanos, Seats};
 
 use crate::level::{Level, Options};
@@ -192,6 +192,12 @@ impl Coordinator {
     #[must_use]
     pub fn snapshot(&mut self, now: Nanos) -> Snapshot {
         self.controller.snapshot(now)
+    }
+
+    /// What this coordinator has counted that its successor does not know.
+    #[must_use]
+    pub fn past(&self, now: Nanos) -> Past {
+        self.controller.past(now)
     }
 
     /// Does what is left to it, and buries the dead.

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use usher_flowcontrol::snapshot::Snapshot;
+use usher_flowcontrol::snapshot::{Past, Snapshot};
 use usher_flowcontrol::units::Seats as Count;
 use usher_shards::Coordinator;
 
@@ -36,6 +36,8 @@ pub struct Seats {
 #[derive(Debug)]
 struct Inside {
     coordinator: Coordinator,
+    /// What coordinators before it had counted.
+    past: Past,
     objects: Arc<Objects>,
 }
 
@@ -44,7 +46,7 @@ impl Seats {
     #[must_use]
     pub fn new(server_limit: Count, workers: usize, exact: bool) -> Self {
         let coordinator = Coordinator::new(ring::precise(), server_limit, workers, exact);
-        let inside = Inside { coordinator, objects: Arc::default() };
+        let inside = Inside { coordinator, past: Past::default(), objects: Arc::default() };
         Self { inside: Mutex::new(inside), bells: Bells::new(workers), server_limit, exact }
     }
 
@@ -78,7 +80,10 @@ impl Seats {
     /// The levels as a whole.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.inside().coordinator.snapshot(ring::precise())
+        let mut inside = self.inside();
+        let mut snapshot = inside.coordinator.snapshot(ring::precise());
+        inside.past.join(&mut snapshot);
+        snapshot
     }
 
     /// Starts the thread, for as long as the process lives. `tidy` is called when a level has gone.
@@ -122,6 +127,8 @@ impl Seats {
         let now = ring::precise();
         let shared = inside.coordinator.shared().clone();
         let objects = Arc::clone(&inside.objects);
+        let past = inside.coordinator.past(now);
+        inside.past.add(&past);
         inside.coordinator = Coordinator::succeed(now, self.server_limit, self.exact, shared);
         inside.coordinator.configure(now, &objects.schemas, &objects.levels, false);
         self.wake(&mut inside.coordinator);
@@ -155,7 +162,13 @@ mod tests {
         let objects = Source { folder: None, suggested: true }.read().unwrap();
         seats.configure(&objects);
         let before = limits(&seats);
+        let held = |snapshot: &Snapshot| {
+            let seats = snapshot.levels.iter().map(|level| level.meters.seats.read(snapshot.at).count());
+            let crowd = snapshot.crowd.executing.iter().map(|meter| meter.read(snapshot.at).count());
+            seats.chain(crowd).collect::<Vec<_>>()
+        };
         for _ in 0..3 {
+            let shown = held(&seats.snapshot());
             let died = catch_unwind(AssertUnwindSafe(|| {
                 let _inside = seats.inside();
                 panic!("in the midst of it");
@@ -163,6 +176,9 @@ mod tests {
             assert!(died.is_err());
             seats.succeed();
             assert_eq!(limits(&seats), before);
+            let now = held(&seats.snapshot());
+            assert_eq!(now.len(), shown.len());
+            assert!(now.iter().zip(&shown).all(|(now, then)| now >= then), "{now:?} after {shown:?}");
             assert!(!seats.tick(), "no level has gone");
         }
         seats.configure(&objects);

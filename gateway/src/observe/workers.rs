@@ -136,7 +136,7 @@ impl View {
     /// What all workers answered; made on the asker's thread.
     fn of(reports: Vec<Report>, levels: Option<snapshot::Snapshot>) -> Self {
         let mut view = Self::default();
-        let (mut cores, mut requests) = (Vec::new(), Vec::new());
+        let (mut cores, mut requests, mut past) = (Vec::new(), Vec::new(), Vec::new());
         for Report { berth, snapshot, legacy } in reports {
             let mut counters = legacy.counters;
             view.turned_away.add(&legacy.turned_away);
@@ -159,6 +159,7 @@ impl View {
                 view.draining |= draining;
                 state = if draining { State::Draining } else { State::Serving };
             }
+            past.push(legacy.core);
             cores.push(core);
             requests.push(described);
             view.workers.push(Each {
@@ -176,6 +177,9 @@ impl View {
             Some(levels) => together(levels, &cores, requests),
             None => alone(cores, requests),
         };
+        if let Some(snapshot) = &mut view.snapshot {
+            past.iter().for_each(|past| past.join(snapshot));
+        }
         view
     }
 }

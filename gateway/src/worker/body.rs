@@ -78,7 +78,7 @@ pub(super) struct Watch {
     pub(super) registered: Registered,
 }
 
-/// A watch in the worker's register. Dropped, it is struck out.
+/// A watch in the register of all workers. Dropped, it is struck out.
 #[derive(Debug)]
 pub(super) struct Registered {
     worker: Rc<Worker>,
@@ -277,15 +277,15 @@ impl Watch {
 impl Registered {
     pub(super) fn new(worker: &Rc<Worker>, info: &usher_flowcontrol::request_info::RequestInfo<'_>) -> Self {
         worker.counters.watches_open.add();
-        Self { worker: Rc::clone(worker), watch: worker.watches.borrow_mut().register(info) }
+        Self { worker: Rc::clone(worker), watch: worker.settings.common.audience.join(info) }
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         self.worker.counters.watches_open.remove();
-        if let Some(watch) = self.watch.take() {
-            self.worker.watches.borrow_mut().forget(watch);
+        if let Some(watch) = &self.watch {
+            self.worker.settings.common.audience.leave(watch);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What all workers of the process have in common: how much is taken of the limits that are the process's.
+//! What all workers of the process have in common: how much is taken of the limits that are the process's, and who
+//! watches.
 //!
 //! The kernel spreads connections over workers unevenly, and a limit cut into equal parts would turn clients away
 //! while other workers have room. So these are counted together, each by an atomic: no worker waits for another. What
@@ -8,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
+
+use super::audience::Audience;
 
 /// How much is taken, over all workers.
 #[derive(Debug, Default)]
@@ -32,6 +35,8 @@ pub struct Common {
     pub(super) stalled_answers: Taken,
     /// Bytes held for them.
     pub(super) stalled_bytes: Taken,
+    /// Watches that run, for the cost of writes.
+    pub(super) audience: Audience,
 }
 
 /// How much of something is taken.

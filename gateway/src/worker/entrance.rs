@@ -103,7 +103,7 @@ fn facts(worker: &Worker, controller: &Controller, class: &Class, info: &Request
             Basis::Statistics => worker.statistics.borrow().of(ring::now(), info),
             Basis::Watches | Basis::Nothing => Stats::Absent,
         },
-        watches: if basis == Basis::Watches { worker.watches.borrow().interested(info) } else { 0 },
+        watches: if basis == Basis::Watches { worker.settings.common.audience.interested(info) } else { 0 },
         max_seats: controller.max_seats(class.level),
         consistent_reads: worker.settings.consistent_reads,
     }

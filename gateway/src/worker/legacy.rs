@@ -1,5 +1,7 @@
 //! What a worker leaves behind: its numbers, so that sums over all workers never go backwards when one dies.
 
+use usher_flowcontrol::snapshot::Past;
+
 use super::{Counters, Glitched, TurnedAway};
 use crate::ring;
 
@@ -16,6 +18,8 @@ pub struct Legacy {
     pub glitched: Glitched,
     /// What their rings did.
     pub ring: ring::Look,
+    /// What their cores counted by schema and, where they were alone, by level.
+    pub core: Past,
 }
 
 impl Legacy {
@@ -26,11 +30,13 @@ impl Legacy {
         turned_away: &TurnedAway,
         glitched: Glitched,
         ring: ring::Look,
+        core: &Past,
     ) {
         self.ended += 1;
         self.counters.add(&counters.of_the_dead());
         self.turned_away.add(turned_away);
         self.glitched.add(&glitched);
         self.ring.add(&ring);
+        self.core.add(core);
     }
 }

@@ -10,6 +10,7 @@
 
 mod admission;
 mod ahead;
+mod audience;
 mod audit;
 mod bells;
 mod body;
@@ -60,8 +61,8 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Notify;
 use usher_flowcontrol::estimate::Statistics;
+use usher_flowcontrol::snapshot::Past;
 use usher_flowcontrol::units::Nanos;
-use usher_flowcontrol::watches::Watches;
 
 use crate::observe::hdr::Recorder;
 use crate::ring;
@@ -89,8 +90,6 @@ struct Worker {
     glitches: Rc<Tally>,
     /// Its histograms, if they are kept.
     recorder: Option<Rc<Recorder>>,
-    /// Watches that run, for the cost of writes.
-    watches: RefCell<Watches>,
     /// Objects that there are, for the cost of lists.
     statistics: RefCell<Statistics>,
     /// TLS handshakes take turns.
@@ -136,7 +135,6 @@ impl Worker {
             counters: Counting::default(),
             turned_away: RefCell::default(),
             glitches: Tally::new(settings.limits.glitches),
-            watches: RefCell::default(),
             statistics: RefCell::default(),
             handshakes: tls::Gate::shared(
                 settings.limits.handshakes,
@@ -164,8 +162,12 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.stalled_are(0, 0);
+        let core = match &self.admit {
+            Admit::FlowControl(admission) => admission.controller.borrow().past(ring::now()),
+            Admit::InFlight(_) => Past::default(),
+        };
         let mut legacy = self.settings.legacy.lock().unwrap_or_else(PoisonError::into_inner);
         let counters = self.counters();
-        legacy.add(counters, &self.turned_away.borrow(), self.glitches.copy(), ring::look());
+        legacy.add(counters, &self.turned_away.borrow(), self.glitches.copy(), ring::look(), &core);
     }
 }

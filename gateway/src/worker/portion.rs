@@ -1,7 +1,8 @@
 //! What a worker has of a priority level: all of it where it is alone, else a part.
 
 use usher_flowcontrol::level::{
-    Arrival, Event, Finish, Held, Level, Mode, Part, Picture, Reason, Ticket, Totals, Verdict,
+    Arrival, Counters, Epochs, Event, Finish, Held, Level, Mode, Part, Picture, Reason, Ticket, Totals,
+    Verdict,
 };
 use usher_flowcontrol::units::{Nanos, Seats};
 
@@ -101,6 +102,10 @@ impl Part for Portion {
 
     fn totals(&self) -> Option<Totals> {
         self.either().totals()
+    }
+
+    fn counted(&self) -> (Counters, Epochs) {
+        self.either().counted()
     }
 
     fn is_idle(&self) -> bool {

@@ -21,26 +21,26 @@ use crate::stub::{Stub, text};
 use crate::world::{Client, get, get2, one_seat, patiently, settings};
 
 /// A crew, its apiserver, its clients.
-struct Ship {
+pub(crate) struct Ship {
     crew: Crew,
     posts: Posts,
     /// Watches over the levels that the workers share; `None`: without flow control.
     seats: Option<Arc<coordinator::Seats>>,
-    stub: Stub,
+    pub(crate) stub: Stub,
     /// How often somebody was buried.
     buried: Arc<AtomicUsize>,
 }
 
 impl Ship {
     /// So many workers, with some hundred seats.
-    async fn new(workers: usize) -> Self {
+    pub(crate) async fn new(workers: usize) -> Self {
         Self::with(workers, |settings| {
             settings.admission = AdmissionSettings::FlowControl { server_limit: Seats(400), together: None };
         })
         .await
     }
 
-    async fn with(workers: usize, change: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) async fn with(workers: usize, change: impl FnOnce(&mut Settings)) -> Self {
         let stub = Stub::start().await;
         let mut worker = settings(&stub);
         change(&mut worker);
@@ -86,13 +86,13 @@ impl Ship {
         Client(TcpStream::connect(self.address()).await.unwrap())
     }
 
-    async fn look(&self) -> View {
+    pub(crate) async fn look(&self) -> View {
         patiently("a look", Everybody { posts: self.posts.clone(), seats: self.seats.clone() }.look())
             .await
             .unwrap()
     }
 
-    async fn until(&self, what: &str, is_so: impl Fn(&View) -> bool) -> View {
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&View) -> bool) -> View {
         patiently(what, async {
             loop {
                 let view = self.look().await;
@@ -106,7 +106,7 @@ impl Ship {
     }
 
     /// A client of each worker, wherever the kernel sends them.
-    async fn client_of_each(&self) -> Vec<Client> {
+    pub(crate) async fn client_of_each(&self) -> Vec<Client> {
         let mut clients = HashMap::new();
         let workers = self.posts.count();
         patiently("a client of each worker", async {
@@ -127,12 +127,12 @@ impl Ship {
         (0..workers).map(|index| clients.remove(&index).unwrap()).collect()
     }
 
-    fn sabotage(&self, worker: usize, how: Sabotage) {
+    pub(crate) fn sabotage(&self, worker: usize, how: Sabotage) {
         assert!(self.posts.send(worker, Command::Break(how)), "worker-{worker} takes no messages");
     }
 
     /// Every worker is at work again.
-    async fn until_whole(&self) -> View {
+    pub(crate) async fn until_whole(&self) -> View {
         self.until("all workers to serve", |view| {
             view.workers.iter().all(|worker| worker.state == State::Serving)
         })
@@ -140,7 +140,7 @@ impl Ship {
     }
 
     /// Nothing is occupied, then the end.
-    async fn done(mut self) {
+    pub(crate) async fn done(mut self) {
         self.until("all seats to be free", |view| {
             view.snapshot.as_ref().is_none_or(|core| {
                 core.levels.iter().all(|level| level.executing == 0 && level.seats_in_use == Seats(0))
@@ -154,7 +154,7 @@ impl Ship {
 }
 
 /// Asks, and has the apiserver answer.
-async fn served(ship: &mut Ship, client: &mut Client) {
+pub(crate) async fn served(ship: &mut Ship, client: &mut Client) {
     client.send(get("/x")).await;
     ship.stub.next().await.answer(text("served"));
     let answer = client.answer().await;

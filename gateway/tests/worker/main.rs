@@ -5,6 +5,8 @@
 mod admission;
 mod bytes;
 #[cfg(debug_assertions)]
+mod counts;
+#[cfg(debug_assertions)]
 mod crew;
 mod drain;
 mod failures;

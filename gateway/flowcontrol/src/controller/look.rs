@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::levels::{Entry, Presence};
 use super::{Controller, LevelId};
 use crate::level::{Part, Picture, RequestState};
-use crate::snapshot::{Level, Queue, Request, Snapshot};
+use crate::snapshot::{Level, Past, PastLevel, Queue, Request, Snapshot};
 use crate::units::Nanos;
 
 impl<P: Part> Controller<P> {
@@ -22,6 +22,19 @@ impl<P: Part> Controller<P> {
             schemas: self.schemas.met(),
             crowd: self.crowd.clone(),
         }
+    }
+
+    /// What it has counted that goes with it. Only plain numbers are read: it may have broken in the midst of a change.
+    #[must_use]
+    pub fn past(&self, now: Nanos) -> Past {
+        let of_level = |entry: &Entry<P>| {
+            let (counters, epochs) = entry.level.counted();
+            PastLevel { name: entry.name.clone(), meters: entry.meters.clone().ended(now), counters, epochs }
+        };
+        let watches = |entry: &&Entry<P>| entry.level.totals().is_some();
+        let levels: Vec<_> = self.levels.iter().filter(watches).map(of_level).collect();
+        let crowd = (!levels.is_empty()).then(|| self.crowd.clone().ended(now));
+        Past::new(self.schemas.met(), levels, crowd)
     }
 
     /// Requests that wait and that execute now, each reading and writing.

@@ -64,6 +64,10 @@ pub trait Part {
     fn blocked(&self) -> (u64, Option<Ticket>);
     /// The level as a whole; `None` where that is for somebody else to watch.
     fn totals(&self) -> Option<Totals>;
+    /// What has been counted that ends with this part. Of a level that others share nothing does.
+    fn counted(&self) -> (Counters, Epochs) {
+        Default::default()
+    }
     /// The level may go from its controller: nothing waits and nothing executes (of a part: nobody needs it).
     fn is_idle(&self) -> bool;
     /// No ticket of this part is good any more.
@@ -218,6 +222,10 @@ impl Part for Level {
 
     fn totals(&self) -> Option<Totals> {
         Some(self.totals())
+    }
+
+    fn counted(&self) -> (Counters, Epochs) {
+        (self.counters(), self.epochs())
     }
 
     fn is_idle(&self) -> bool {

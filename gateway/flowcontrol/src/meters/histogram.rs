@@ -106,6 +106,17 @@ impl<const N: usize> TimingHistogram<N> {
         self.denominator = denominator;
     }
 
+    /// Nobody sets it any more: it is 0, and holds the time until now.
+    pub fn end(&mut self, now: Nanos) {
+        self.set(now, 0);
+        self.account(now);
+    }
+
+    /// Adds what another one with the same bounds, which has ended, holds.
+    pub fn add(&mut self, ended: &Self) {
+        self.histogram.add(&ended.histogram);
+    }
+
     /// Its numerator now.
     pub fn numerator(&self) -> u64 {
         self.numerator

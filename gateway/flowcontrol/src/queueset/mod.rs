@@ -62,6 +62,14 @@ pub struct Epochs {
     pub clipped: u64,
 }
 
+impl Epochs {
+    /// Adds what was counted elsewhere of the same level.
+    pub fn add(&mut self, other: Self) {
+        self.complete += other.complete;
+        self.clipped += other.clipped;
+    }
+}
+
 /// Readings at the latest dispatch from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastDispatch {
