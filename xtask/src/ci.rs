@@ -25,7 +25,7 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("lints", || {
         run(&mut cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
         // Not among all targets, because it is not among the tests that `cargo test` runs.
-        let apart = ["--test", "e2e", "--test", "hdr"];
+        let apart = ["--test", "e2e", "--test", "hdr", "--test", "deploy"];
         run(cargo(["clippy", "--package", "usher-tests"]).args(apart).args(["--", "-D", "warnings"]))
     });
     steps.step("docs", || run(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
@@ -44,6 +44,7 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("control plane for the end-to-end tests", || (crate::cluster::TASK.run)(&["build".into()]));
     // The same seed each time, so that a change is not blamed for another one's fault.
     steps.step("end-to-end tests", || e2e::e2e(&["--seed".into(), "1".into()]));
+    steps.step("image, manifests, chart, unit", || crate::deploy::check(&[]));
     steps.summary()
 }
 

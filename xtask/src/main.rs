@@ -7,6 +7,7 @@ mod bench;
 mod ci;
 mod cluster;
 mod demo;
+mod deploy;
 mod e2e;
 mod ebpf;
 mod hdr;
@@ -38,6 +39,7 @@ const TASKS: &[Task] = &[
     vectors::TASK,
     cluster::TASK,
     e2e::TASK,
+    deploy::TASK,
     hdr::TASK,
     loom::TASK,
     seeds::TASK,

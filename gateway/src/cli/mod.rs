@@ -1,5 +1,5 @@
 //! What the program is told on its command line: `serve`, `check`, `explain`, `hdr`,
-//! `simulate`; `status`, `release`, `take`.
+//! `simulate`, `seccomp`; `status`, `release`, `take`.
 //!
 //! Exit codes: 0 done, 1 failed, 2 the operator has to write something else; [`control`] and [`hdr`] have more.
 
@@ -7,6 +7,7 @@ pub mod check;
 pub mod control;
 pub mod explain;
 pub mod hdr;
+pub mod seccomp;
 mod serve;
 pub mod simulate;
 
@@ -52,6 +53,8 @@ enum Task {
     Hdr(hdr::HdrArgs),
     /// Try many workers and many clients in virtual time
     Simulate(simulate::Simulate),
+    /// Print the seccomp profile that a container of usher needs, or put it where the kubelet looks
+    Seccomp(seccomp::Seccomp),
 }
 
 /// Closes `usher serve --help`.
@@ -79,6 +82,7 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
         Ok(Task::Explain(explain)) => explain::run(&explain),
         Ok(Task::Hdr(args)) => hdr::run(&args),
         Ok(Task::Simulate(simulate)) => simulate::run(&simulate),
+        Ok(Task::Seccomp(seccomp)) => seccomp::run(&seccomp),
         Err(error) => refuse(&OptionsError::CommandLine(error)),
     }
 }

@@ -110,7 +110,12 @@ fn make(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     fs::write(folder.join("front-proxy-ca.crt"), front_proxy.pem())?;
     fs::write(folder.join("stranger-ca.crt"), stranger.pem())?;
     for (index, server) in ["apiserver", "usher", "kwok-server", "webhook"].iter().enumerate() {
-        let mut params = CertificateParams::new(vec!["127.0.0.1".into(), "localhost".into()])?;
+        let mut names = vec!["127.0.0.1".into(), "localhost".into()];
+        if *server == "apiserver" {
+            // What kubeadm's is called; 127.0.0.1 and localhost are not among kubeadm's names.
+            names.extend(["kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(String::from));
+        }
+        let mut params = CertificateParams::new(names)?;
         params.distinguished_name = subject(server, &[]);
         params.serial_number = Some(SerialNumber::from(1000 + index as u64));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

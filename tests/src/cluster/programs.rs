@@ -57,6 +57,22 @@ const MODULES: &[Module] = &[
     },
 ];
 
+/// What `cargo xtask deploy check` needs besides.
+const INSTALLATION: &[Module] = &[
+    Module {
+        folder: "helm",
+        programs: &[("helm", "helm.sh/helm/v3/cmd/helm")],
+        sources: &[],
+        linker: "-s -w -X helm.sh/helm/v3/internal/version.version=v3.22.0",
+    },
+    Module {
+        folder: "promql",
+        programs: &[("promql", "usher.dev/tests/cluster/promql")],
+        sources: &["main.go"],
+        linker: "-s -w",
+    },
+];
+
 /// The project's root.
 pub fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -85,6 +101,11 @@ pub fn usher() -> Outcome<PathBuf> {
 /// Builds what is missing or was built from something else. Prints what it does.
 pub fn build() -> Outcome {
     MODULES.iter().try_for_each(build_module)
+}
+
+/// The same for what looks at manifests: helm, and a reader of PromQL.
+pub fn build_installation() -> Outcome {
+    INSTALLATION.iter().try_for_each(build_module)
 }
 
 fn build_module(module: &Module) -> Outcome {
