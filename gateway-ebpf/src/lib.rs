@@ -11,6 +11,9 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod steer;
 pub mod takeover;
 #[cfg(feature = "user")]

@@ -4,11 +4,22 @@
 //!
 //! | map | kind | written by | holds |
 //! |---|---|---|---|
-//! | [`SOCKETS`] | reuseport socket array, [`SLOTS`] | gateway | each worker's listening socket, by slot |
+//! | [`SOCKETS`] | socket map, [`SLOTS`] | gateway | each worker's listening socket, by slot; the kernel takes out what is closed |
 //! | [`LOADS`] | array of [`Load`], [`SLOTS`], mapped into the gateway's memory | workers, by plain stores | how each worker is |
 //! | [`RULES`] | array of [`Rules`], one | gateway | what holds for all connections |
 //! | [`CLIENTS`] | LRU hash of [`Client`] to [`Record`] | the program | who came lately, and where to |
+//! | [`ARRIVALS`] | array of [`Arrivals`], one for each slot and one for all of them | the program | how many connections went there lately |
 //! | [`TALLY`] | per-CPU array of `u64`, one for each [`Path`] | the program | how many connections took which path |
+//!
+//! [`choose`] decides; the words are here. A socket map instead of a reuseport socket array, because a socket can be in one
+//! such array only and then in no socket map, and takeover and a hand-over need it in several.
+//!
+//! Events: the program tells each choice through aya-log at debug level. [`EVENTS`] says whether; set to 0 before the
+//! object is loaded, the kernel's verifier removes all of it. Whoever does not set it pays for them.
+
+mod choice;
+
+pub use choice::{ARRIVALS_ALL, Arrival, Arrivals, Choice, Kind, NOBODY, Record, View, choose, next};
 
 /// Workers of one listening address at a time, those that drain included. A host has fewer cores than that.
 pub const SLOTS: u32 = 256;
@@ -26,7 +37,11 @@ pub const RULES: &str = "RULES";
 /// See the module.
 pub const CLIENTS: &str = "CLIENTS";
 /// See the module.
+pub const ARRIVALS: &str = "ARRIVALS";
+/// See the module.
 pub const TALLY: &str = "TALLY";
+/// A global `u8` of aya-log's: 0 for no events, 4 (debug) for all.
+pub const EVENTS: &str = "AYA_LOG_LEVEL";
 
 /// How a worker is, as it says itself. A cache line each: workers do not disturb each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +83,15 @@ pub struct Rules {
 #[repr(C)]
 pub struct Client(pub [u8; 16]);
 
+impl Client {
+    /// An IPv4 address as a key.
+    #[must_use]
+    pub const fn from_v4(address: [u8; 4]) -> Self {
+        let [a, b, c, d] = address;
+        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
+    }
+}
+
 /// How a connection came to its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -78,19 +102,21 @@ pub enum Path {
     Load = 1,
     /// Anywhere: its address hides many clients.
     Spread = 2,
-    /// Neither candidate serves: the next one that does.
+    /// Neither candidate serves: the next one that does. Or the chosen worker's socket was gone: the second best.
     Fallback = 3,
-    /// Left to the kernel's own hash: no worker serves, or the chosen socket was not there.
+    /// Left to the kernel's own hash: no worker serves, or no chosen socket was there.
     Kernel = 4,
     /// Refused: its source is over its budget.
     Refused = 5,
     /// Was another worker's, which closed its socket before it accepted it.
     Migrated = 6,
+    /// Not a new connection: the end of a handshake by SYN cookies, or a segment nobody waits for.
+    Later = 7,
 }
 
 impl Path {
     /// All, in order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Affinity,
         Self::Load,
         Self::Spread,
@@ -98,6 +124,7 @@ impl Path {
         Self::Kernel,
         Self::Refused,
         Self::Migrated,
+        Self::Later,
     ];
 
     /// As a label of a metric.
@@ -111,6 +138,7 @@ impl Path {
             Self::Kernel => "kernel",
             Self::Refused => "refused",
             Self::Migrated => "migrated",
+            Self::Later => "later",
         }
     }
 }

@@ -2,14 +2,25 @@
 #![cfg(feature = "user")]
 
 use aya::programs::{SkLookup, SkReuseport};
-use aya::{Ebpf, include_bytes_aligned};
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use usher_ebpf::{steer, takeover};
 
 #[test]
 fn the_committed_objects_load() {
-    let mut steering = Ebpf::load(include_bytes_aligned!("../object/steer.o")).unwrap();
-    let program: &mut SkReuseport = steering.program_mut(steer::PROGRAM).unwrap().try_into().unwrap();
-    program.load().unwrap();
+    for events in [0_u8, 4] {
+        let mut steering = EbpfLoader::new()
+            .override_global(steer::EVENTS, &events, true)
+            .load(include_bytes_aligned!("../object/steer.o"))
+            .unwrap();
+        let program: &mut SkReuseport = steering.program_mut(steer::PROGRAM).unwrap().try_into().unwrap();
+        program.load().unwrap();
+        let info = program.info().unwrap();
+        println!(
+            "steer, events {events}: {:?} bytes translated, {:?} instructions verified",
+            info.size_translated(),
+            info.verified_instruction_count()
+        );
+    }
     let mut taking = Ebpf::load(include_bytes_aligned!("../object/takeover.o")).unwrap();
     let program: &mut SkLookup = taking.program_mut(takeover::PROGRAM).unwrap().try_into().unwrap();
     program.load().unwrap();
