@@ -30,6 +30,7 @@ fn ci(arguments: &[String]) -> Outcome {
     });
     steps.step("docs", || run(cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
     steps.step("licences, bans, sources", deny);
+    steps.step("the kernel programs are what their source gives", crate::ebpf::check);
     steps.step("tests", || (crate::test::TASK.run)(&[]));
     steps.step("the many-worker protocol under loom", || (crate::loom::TASK.run)(&[]));
     // With what the tests have built: whether the bench works, not how fast anything is.
