@@ -5,6 +5,7 @@ pub mod config;
 pub mod control;
 pub mod coordinator;
 pub mod crew;
+pub mod handover;
 pub mod http1;
 pub mod identity;
 pub mod memory;

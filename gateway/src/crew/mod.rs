@@ -62,12 +62,14 @@ pub struct Crew {
 /// No thread.
 pub fn start(settings: Settings) -> io::Result<Crew> {
     let Settings { mut worker, members, bury } = settings;
-    let addresses = match members.first() {
+    let mut addresses = match members.first() {
         Some(first) => {
-            first.listeners.iter().map(|listen| listen.socket.local_addr()).collect::<io::Result<_>>()?
+            let sockets = first.listeners.iter();
+            sockets.map(|listen| listen.socket.local_addr()).collect::<io::Result<Vec<_>>>()?
         }
         None => Vec::new(),
     };
+    addresses.dedup(); // a worker may have several sockets on one address
     worker.common = Common::new(members.len());
     let named =
         members.iter().enumerate().map(|(index, member)| (name(index), member.core.map(|core| core.id)));
@@ -104,6 +106,11 @@ impl Crew {
     /// No new connections; requests have `grace` to finish; then all end.
     pub fn drain(&self, grace: Duration) {
         let _ = self.events.send(Event::Drain(grace)); // who has ended need not
+    }
+
+    /// The same, but another process has their sockets: what may have been asked already is answered.
+    pub fn hand_over(&self, grace: Duration) {
+        let _ = self.events.send(Event::HandOver(grace)); // who has ended need not
     }
 
     /// Waits until all have ended.

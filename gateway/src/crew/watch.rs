@@ -31,6 +31,8 @@ pub(super) enum Event {
     Ended(usize, End),
     /// All are to end.
     Drain(Duration),
+    /// All are to end: another process has their sockets and serves.
+    HandOver(Duration),
 }
 
 /// How a worker ended.
@@ -96,7 +98,8 @@ impl Watch {
                 None => self.heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
-                Ok(Event::Drain(grace)) => self.drain(grace)?,
+                Ok(Event::Drain(grace)) => self.drain(&|| Command::Drain { grace })?,
+                Ok(Event::HandOver(grace)) => self.drain(&|| Command::HandOver { grace })?,
                 Ok(Event::Ended(index, end)) => {
                     let asked = matches!(end, End::Told);
                     self.note(index, &end)?;
@@ -196,12 +199,12 @@ impl Watch {
     }
 
     /// Nobody's place is taken again, and no connection waits for anybody.
-    fn drain(&mut self, grace: Duration) -> Result<(), String> {
+    fn drain(&mut self, command: &dyn Fn() -> Command) -> Result<(), String> {
         self.draining = true;
         for (index, place) in self.places.iter_mut().enumerate() {
             place.due = None;
             place.member.listeners.clear();
-            let told = || self.posts.send(index, Command::Drain { grace });
+            let told = || self.posts.send(index, command());
             let mut attempts = 0;
             while place.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !told() {
                 attempts += 1;

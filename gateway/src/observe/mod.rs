@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use usher_flowcontrol::snapshot::Snapshot;
 
+use crate::handover;
 use crate::identity::Authenticator;
 use crate::memory;
 use crate::reload::Reload;
@@ -60,6 +61,8 @@ pub struct Process {
     pub authenticator: Arc<Authenticator>,
     /// How much memory there is, and is used.
     pub memory: Arc<memory::Gauge>,
+    /// Who was here before, and who has tried to come after.
+    pub handover: Arc<handover::Ledger>,
     /// The workers' histograms; `None`: nobody collects them.
     pub hdr: Option<hdr::Desk>,
 }

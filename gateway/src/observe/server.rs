@@ -13,7 +13,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::dumps::{self, Table};
 use super::hdr;
@@ -61,20 +61,37 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// Serves from a thread of its own, for as long as the process lives.
+/// The port, to have it accept no more.
+#[derive(Debug)]
+pub struct Open(watch::Sender<bool>);
+
+impl Open {
+    /// Accepts no more: another process has the socket. Who is connected is answered.
+    pub fn leave(&self) {
+        let _ = self.0.send(true); // the thread has ended by itself
+    }
+}
+
+/// Serves from a thread of its own, for as long as the process lives, or until [`Open::leave`].
 ///
 /// # Errors
 /// No thread, or no runtime.
-pub fn start(listener: TcpListener, workers: impl Workers, process: Process) -> io::Result<()> {
+pub fn start(listener: TcpListener, workers: impl Workers, process: Process) -> io::Result<Open> {
     let admin = Arc::new(Admin { workers: Box::new(workers), process });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let run = move || runtime.block_on(serve(listener, router(admin)));
+    let (ended, until) = watch::channel(false);
+    let run = move || {
+        runtime.block_on(async {
+            serve(listener, router(admin), until).await;
+            tokio::time::sleep(CONNECTION_MAX).await; // for those who are connected
+        });
+    };
     std::thread::Builder::new().name("usher-admin".into()).spawn(run)?;
-    Ok(())
+    Ok(Open(ended))
 }
 
 fn router(admin: Arc<Admin>) -> Router {
@@ -206,11 +223,23 @@ fn accept(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
+/// Somebody has said so; never, if nobody can any more.
+async fn left(until: &mut watch::Receiver<bool>) {
+    if until.wait_for(|left| *left).await.is_err() {
+        std::future::pending().await
+    }
+}
+
 /// Accepts [`CONNECTIONS_MAX`] at a time; the others wait in the kernel.
-async fn serve(listener: tokio::net::TcpListener, router: Router) {
+async fn serve(listener: tokio::net::TcpListener, router: Router, mut until: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     while let Ok(place) = Arc::clone(&room).acquire_owned().await {
-        let stream = match listener.accept().await {
+        let accepted = tokio::select! {
+            biased;
+            () = left(&mut until) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "the admin port cannot accept; it tries again");

@@ -77,7 +77,7 @@ struct Report {
 }
 
 /// All workers, and who watches over the levels that they share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Everybody {
     /// The workers.
     pub posts: Posts,

@@ -29,7 +29,7 @@ pub use mailbox::{Full, Mailbox, Post, mailbox};
 pub use outgoing::HIGH_WATER;
 pub use probe::{Choice, Unavailable, choose};
 pub use settings::{Io, Settings};
-pub use socket::{Listener, Stream, bind, bind_shared, connect, resolve};
+pub use socket::{Listener, Stream, bind, bind_beside, bind_shared, connect, resolve};
 pub use timer::{Sleep, Timer, sleep_until, within};
 
 use std::future::Future;

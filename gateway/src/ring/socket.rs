@@ -49,16 +49,29 @@ pub fn bind_shared(address: SocketAddr, count: usize) -> io::Result<Vec<std::net
     first.bind(&address.into())?;
     first.set_reuse_port(true)?;
     first.listen(BACKLOG)?;
-    let chosen = first.local_addr()?;
     let mut sockets = vec![first.into()];
-    for _ in 1..count {
-        let further = open(address)?;
-        further.set_reuse_port(true)?;
-        further.bind(&chosen)?;
-        further.listen(BACKLOG)?;
-        sockets.push(further.into());
-    }
+    sockets.extend(bind_beside(&sockets[0], count - 1)?);
     Ok(sockets)
+}
+
+/// So many more on the address of one that listens already, which lets others in from now on.
+///
+/// # Errors
+/// As for [`bind`]: the one that listens may be another user's.
+pub fn bind_beside(first: &std::net::TcpListener, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    if count > 0 {
+        SockRef::from(first).set_reuse_port(true)?;
+    }
+    let address = first.local_addr()?;
+    (0..count)
+        .map(|_| {
+            let further = open(address)?;
+            further.set_reuse_port(true)?;
+            further.bind(&address.into())?;
+            further.listen(BACKLOG)?;
+            Ok(further.into())
+        })
+        .collect()
 }
 
 fn open(address: SocketAddr) -> io::Result<Socket> {
@@ -164,6 +177,17 @@ impl Listener {
             }
             Io::Uring(listener) => {
                 listener.accept(room).await.map(|(stream, peer)| (Stream(Io::Uring(stream)), peer))
+            }
+        }
+    }
+
+    /// Accepts no more. What the kernel has accepted for us by then comes out, one by one, until there is no more; what it
+    /// has not stays with it, for whoever else has the socket.
+    pub async fn rest(&self) -> Option<(Stream, SocketAddr)> {
+        match &self.0 {
+            Io::Epoll(_) => None, // it takes one connection when it hands one out
+            Io::Uring(listener) => {
+                listener.rest().await.map(|(stream, peer)| (Stream(Io::Uring(stream)), peer))
             }
         }
     }

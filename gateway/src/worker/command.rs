@@ -43,6 +43,12 @@ pub enum Command {
         /// After that, what is left is cut off.
         grace: Duration,
     },
+    /// The same, but another process serves on the same sockets: nobody is in a hurry, and a client whose request may be
+    /// under way is waited for and answered.
+    HandOver {
+        /// As above.
+        grace: Duration,
+    },
     /// Break on purpose. For tests: what is shipped has no such command.
     #[cfg(debug_assertions)]
     Break(Sabotage),
@@ -131,6 +137,11 @@ pub fn run(settings: Settings, mailbox: Mailbox<Command>) -> io::Result<()> {
         .unwrap_or_else(|_| Err(io::Error::other(ring::Died("a panic in the worker's main loop"))))
 }
 
+/// How long at most a worker whose sockets another process has waits for a client that may ask once more. Heartbeats and
+/// renewals of leases come every two to ten seconds: their connections end with `Connection: close` on an answer, not
+/// with a close that may cross a request.
+const LINGER_MAX: Nanos = Nanos::from_millis(10_000);
+
 /// A worker's life.
 async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Result<()> {
     let listeners = std::mem::take(&mut settings.listeners);
@@ -214,6 +225,10 @@ impl Worker {
                 }
             }
             Command::Drain { grace } => return Some(grace),
+            Command::HandOver { grace } => {
+                self.linger.set(Some(LINGER_MAX.min(nanos(grace / 2))));
+                return Some(grace);
+            }
             #[cfg(debug_assertions)]
             Command::Break(sabotage) => self.sabotaged(sabotage),
         }
@@ -248,9 +263,9 @@ impl Worker {
         }
     }
 
-    /// No connection is open.
+    /// No connection is open, or comes from a listener.
     async fn emptied(&self) {
-        while self.counters.connections_open.get() > 0 {
+        while self.counters.connections_open.get() > 0 || self.accepting.get() > 0 {
             self.room.notified().await;
         }
     }

@@ -103,7 +103,12 @@ pub(super) async fn serve(
     let begun = tokio::select! {
         biased;
         begun = Box::pin(begin(&worker, &glitches, stream, tls.as_deref())) => begun,
-        () = drain.wait() => return, // nothing has been asked yet
+        () = async {
+            drain.wait().await;
+            if let Some(linger) = worker.linger.get() {
+                ring::sleep_until(ring::now() + linger).await;
+            }
+        } => return, // nothing has been asked yet
         () = member.told() => return,
     };
     let Some((mut wire, is_http2)) = begun else { return };
@@ -217,11 +222,11 @@ async fn serve_http1(client: &Rc<Client>, wire: Wire) {
             if drain.poll(cx).is_pending() {
                 break;
             }
+            if last.poll(cx, client).is_pending() {
+                break;
+            }
             if !client.asked.get() {
                 return Poll::Ready(Ended::Drained); // hyper would wait for a first request
-            }
-            if last.poll(cx, client.busy.get() > 0).is_pending() {
-                break;
             }
             Pin::new(&mut connection).graceful_shutdown();
         }
@@ -264,14 +269,21 @@ struct Last {
 }
 
 impl Last {
-    /// Ready once, when nothing more is to come; `busy`: a request is being answered.
-    fn poll(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<()> {
-        if self.over || busy {
+    /// Ready once, when nothing more is to come.
+    fn poll(&mut self, cx: &mut Context<'_>, client: &Client) -> Poll<()> {
+        if self.over || client.busy.get() > 0 {
             self.alarm = None;
             return Poll::Pending;
         }
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(ring::sleep_until(ring::now() + DRAIN_LINGER)));
-        ready!(alarm.as_mut().poll(cx));
+        let linger = match client.worker.linger.get() {
+            Some(linger) => linger,
+            None if client.asked.get() => DRAIN_LINGER,
+            None => Nanos::ZERO,
+        };
+        if linger > Nanos::ZERO {
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(ring::sleep_until(ring::now() + linger)));
+            ready!(alarm.as_mut().poll(cx));
+        }
         self.over = true;
         Poll::Ready(())
     }

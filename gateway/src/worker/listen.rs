@@ -20,30 +20,19 @@ use crate::tls;
 /// for nobody to notice.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
-/// Accepts until the worker drains; then the socket is closed.
+/// Accepts until the worker drains, and serves what has been accepted by then; then the socket is closed.
 pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<Arc<tls::Server>>) {
+    let _accepting = Accepting::new(&worker);
     let drain = worker.drain.lookout();
     let starved = Seldom::default();
     loop {
         let accepted = tokio::select! {
             biased;
-            () = drain.wait() => return,
+            () = drain.wait() => break,
             accepted = accept_if_room(&worker, &listener) => accepted,
         };
         match accepted {
-            Ok(_) if worker.scarcity.is_at(Rung::Connections) => {
-                worker.counters.connections_refused_memory.add(); // dropped: closed
-            }
-            Ok((stream, peer, place)) => {
-                let open = Open::new(&worker, place);
-                let serving = connection::serve(Rc::clone(&worker), stream, peer, tls.clone());
-                ring::spawn(async move {
-                    if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
-                        open.worker.counters.panics_connections.add();
-                    }
-                    drop(open);
-                });
-            }
+            Ok((stream, peer)) => begin(&worker, stream, peer, tls.clone()).await,
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 worker.counters.accept_failed.add();
@@ -58,23 +47,38 @@ pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<A
             }
         }
     }
+    while let Some((stream, peer)) = listener.rest().await {
+        begin(&worker, stream, peer, tls.clone()).await;
+    }
 }
 
-/// With too many connections, waits until one ends.
+/// Serves a connection, once there is a place for it.
 ///
 /// They are counted over all workers, and another one may take the last place while this one accepts: then what came
 /// waits here, accepted and not looked at, at most one for each listener.
-async fn accept_if_room(
-    worker: &Worker,
-    listener: &Listener,
-) -> io::Result<(ring::Stream, SocketAddr, Place)> {
+async fn begin(worker: &Rc<Worker>, stream: ring::Stream, peer: SocketAddr, tls: Option<Arc<tls::Server>>) {
+    let (common, max) = (&worker.settings.common, worker.settings.limits.connections);
+    let place = until_room(worker, || common.place(|all| &all.connections, max)).await;
+    if worker.scarcity.is_at(Rung::Connections) {
+        return worker.counters.connections_refused_memory.add(); // dropped: closed
+    }
+    let open = Open::new(worker, place);
+    let serving = connection::serve(Rc::clone(worker), stream, peer, tls);
+    ring::spawn(async move {
+        if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
+            open.worker.counters.panics_connections.add();
+        }
+        drop(open);
+    });
+}
+
+/// With too many connections, waits until one ends.
+async fn accept_if_room(worker: &Worker, listener: &Listener) -> io::Result<(ring::Stream, SocketAddr)> {
     let (common, max) = (&worker.settings.common, worker.settings.limits.connections);
     let room = || max.saturating_sub(usize::try_from(common.connections.get()).unwrap_or(usize::MAX));
     until_room(worker, || (room() > 0).then_some(())).await;
     // Others accept, too.
-    let (stream, peer) = listener.accept_into((room() / common.workers).max(1)).await?;
-    let place = until_room(worker, || common.place(|all| &all.connections, max)).await;
-    Ok((stream, peer, place))
+    listener.accept_into((room() / common.workers).max(1)).await
 }
 
 /// Asks until it is told something, after every connection that ends.
@@ -105,6 +109,23 @@ fn is_of_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::HostUnreachable
     ) || matches!(error.raw_os_error(), Some(libc::EPROTO | libc::ENOPROTOOPT | libc::EPERM))
+}
+
+/// A listener, counted until it has given out all it has accepted.
+struct Accepting(Rc<Worker>);
+
+impl Accepting {
+    fn new(worker: &Rc<Worker>) -> Self {
+        worker.accepting.set(worker.accepting.get() + 1);
+        Self(Rc::clone(worker))
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.accepting.set(self.0.accepting.get() - 1);
+        self.0.room.notify_waiters();
+    }
 }
 
 /// An open connection, counted.

@@ -55,7 +55,7 @@ pub use sabotage::Sabotage;
 pub use settings::{AdmissionSettings, Limits, Listen, Settings, Together};
 pub use turned_away::TurnedAway;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 
@@ -104,11 +104,15 @@ struct Worker {
     ahead: Ahead,
     /// A connection has ended.
     room: Notify,
+    /// Listeners that may have accepted what is not served yet.
+    accepting: Cell<usize>,
     /// The end is near.
     drain: Rc<Flag>,
+    /// Another process serves from now on: so long clients that may still ask are waited for.
+    linger: Cell<Option<Nanos>>,
     /// Where something is to break next.
     #[cfg(debug_assertions)]
-    sabotage: std::cell::Cell<Option<sabotage::Place>>,
+    sabotage: Cell<Option<sabotage::Place>>,
 }
 
 /// Who decides.
@@ -145,9 +149,11 @@ impl Worker {
             scarcity: Scarcity::new(),
             ahead: Ahead::new(settings.limits.body_bytes_total, &settings.common),
             room: Notify::new(),
+            accepting: Cell::default(),
             drain: Rc::default(),
+            linger: Cell::default(),
             #[cfg(debug_assertions)]
-            sabotage: std::cell::Cell::default(),
+            sabotage: Cell::default(),
             settings,
         }
     }

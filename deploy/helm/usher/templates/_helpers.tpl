@@ -70,6 +70,7 @@ httpGet:
   (list "takeover-address" $v.takeoverAddresses)
   (list "takeover-pin-dir" (ternary (printf "%s/usher" $v.bpfFilesystem) "" (eq $v.takeover "fail-closed")))
   (list "runtime-dir" $v.runtimeDir)
+  (list "hand-over" "auto")
   (list "hand-over-wait" "true")
   (list "admin-bind-address" (printf "%s:%v" (include "usher.adminAddress" .) $v.admin.port))
   (list "log-format" "json")

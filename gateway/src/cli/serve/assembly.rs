@@ -1,6 +1,6 @@
 //! From options to what each room is started with.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use core_affinity::CoreId;
@@ -11,9 +11,10 @@ use crate::config::options::{Limits, Options};
 use crate::coordinator::{self, Configuration};
 use crate::crew::cores::{self, Places};
 use crate::crew::{Member, Posts};
+use crate::handover::{self, Taken, what};
 use crate::identity::{self, Authenticator, FrontProxyOptions};
-use crate::observe::hdr;
 use crate::observe::hdr::files::Keep;
+use crate::observe::{self, hdr};
 use crate::reload::Reload;
 use crate::ring;
 use crate::worker::{self, AdmissionSettings, Command, Listen, Together};
@@ -103,23 +104,30 @@ impl Rooms {
         (workers > 1 && given.enable_priority_and_fairness).then(seats).map(Arc::new)
     }
 
-    /// Sockets, the same for each of so many workers.
-    fn listeners(&self, options: &Options, workers: usize) -> Result<Vec<Vec<Listen>>, String> {
+    /// Sockets for so many workers: on each address one for each, or more if more were handed over, which must not be closed
+    /// while connections may wait there. First those of the first address.
+    fn listeners(
+        &self,
+        options: &Options,
+        workers: usize,
+        mut taken: Option<&mut Taken>,
+    ) -> Result<Vec<Vec<Listen>>, String> {
         let serving = &options.serving;
         let mut listeners = vec![Vec::new(); workers];
-        if let Some(tls) = &self.server {
-            let flags = ["--bind-address", "--secure-port"];
-            let sockets = listen(serving.bind_address, serving.secure_port, workers, flags)?;
-            for (of_worker, socket) in listeners.iter_mut().zip(sockets) {
-                of_worker.push(Listen { socket, tls: Some(Arc::clone(tls)) });
+        let mut add = |what, address: SocketAddr, tls: Option<&Arc<tls::Server>>, flags| {
+            let taken = taken.as_mut().map_or_else(Vec::new, |taken| taken.listeners(what, address));
+            for (index, socket) in listen(address, workers, taken, flags)?.enumerate() {
+                listeners[index % workers].push(Listen { socket, tls: tls.cloned() });
             }
+            Ok::<_, String>(())
+        };
+        if let Some(tls) = &self.server {
+            let address = SocketAddr::new(serving.bind_address, serving.secure_port);
+            add(what::SECURE, address, Some(tls), ["--bind-address", "--secure-port"])?;
         }
         if let Some(port) = serving.insecure_port {
-            let flags = ["--insecure-bind-address", "--insecure-port"];
-            let sockets = listen(serving.insecure_bind_address, port, workers, flags)?;
-            for (of_worker, socket) in listeners.iter_mut().zip(sockets) {
-                of_worker.push(Listen { socket, tls: None });
-            }
+            let address = SocketAddr::new(serving.insecure_bind_address, port);
+            add(what::INSECURE, address, None, ["--insecure-bind-address", "--insecure-port"])?;
         }
         Ok(listeners)
     }
@@ -130,8 +138,9 @@ impl Rooms {
         options: &Options,
         cores: &[Option<CoreId>],
         feeds: Vec<hdr::Feed>,
+        taken: Option<&mut Taken>,
     ) -> Result<Vec<Member>, String> {
-        let listeners = self.listeners(options, cores.len())?;
+        let listeners = self.listeners(options, cores.len(), taken)?;
         let own = listeners.into_iter().zip(cores).zip(feeds);
         Ok(own.map(|((listeners, core), feed)| Member { listeners, core: *core, hdr: Some(feed) }).collect())
     }
@@ -163,6 +172,18 @@ impl Rooms {
         for warning in &self.objects.current().warnings {
             tracing::warn!(%warning, "flow-control objects");
         }
+    }
+}
+
+/// The admin port's socket.
+pub(super) fn admin(options: &Options, taken: Option<&mut Taken>) -> Result<TcpListener, String> {
+    let address = options.observation.admin_bind_address;
+    match taken.and_then(|taken| taken.listeners(what::ADMIN, address).pop()) {
+        Some(socket) => {
+            handover::suit(&socket, ring::Io::Epoll).map_err(|error| format!("the admin port: {error}"))?;
+            Ok(socket)
+        }
+        None => observe::server::bind(address),
     }
 }
 
@@ -257,12 +278,20 @@ fn client(options: &Options) -> Result<Option<Arc<tls::Client>>, String> {
 }
 
 fn listen(
-    address: IpAddr,
-    port: u16,
+    address: SocketAddr,
     workers: usize,
+    mut taken: Vec<TcpListener>,
     [address_flag, port_flag]: [&str; 2],
 ) -> Result<impl Iterator<Item = Arc<TcpListener>>, String> {
-    let sockets = ring::bind_shared(SocketAddr::new(address, port), workers).map_err(|error| {
+    let sockets = match taken.first() {
+        None => ring::bind_shared(address, workers),
+        Some(first) => ring::bind_beside(first, workers.saturating_sub(taken.len())).map(|further| {
+            taken.extend(further);
+            taken
+        }),
+    };
+    let (address, port) = (address.ip(), address.port());
+    let sockets = sockets.map_err(|error| {
         format!(
             "{address_flag}={address} {port_flag}={port}: {error}; give another, port 0 chooses a free one"
         )

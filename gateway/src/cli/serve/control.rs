@@ -1,42 +1,109 @@
-//! The control socket of `usher serve`: where it is, and what can be asked there.
+//! The control socket of `usher serve`: whether another usher has it, where it is, and what can be asked there.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::config::options::{Options, RUNTIME_DIR, RuntimeDir};
+use crate::config::options::{HandOver, Options, RUNTIME_DIR, RuntimeDir, Serving};
 use crate::control::status::{self, Process, Section, Status};
 use crate::control::{self, Desk, Socket};
-use crate::observe::{Everybody, Workers as _};
+use crate::handover::{self, Report, Taken, what};
+use crate::observe::{Everybody, State, View, Workers as _};
 use crate::ring;
 
 /// A room's part of the status.
 pub(super) type Tells = (&'static str, Box<dyn Fn() -> Section + Send + Sync>);
 
-/// The socket to listen on; `None`: there is to be none, or none can be had and nobody has asked for it by name.
+/// How this usher begins.
+pub(super) enum Beginning {
+    /// Nobody was here; this is the control socket, if there is to be one.
+    Fresh(Option<Socket>),
+    /// Somebody is here and hands over.
+    After(Box<Taken>, PathBuf),
+    /// Somebody is here and does not; once this one has its addresses all the same it is the one to be asked there.
+    Instead(PathBuf),
+}
+
+/// Looks whether an usher runs here, and has it hand over if that is wanted.
 ///
 /// # Errors
-/// The folder that was named cannot be used, or another usher has it.
-pub(super) fn socket(given: Option<&RuntimeDir>) -> Result<Option<Socket>, String> {
-    match given {
-        Some(RuntimeDir::Nowhere) => Ok(None),
-        Some(RuntimeDir::At(dir)) => match Socket::bind(dir)? {
-            Some(socket) => Ok(Some(socket)),
-            None => Err(occupied(dir)),
+/// The folder that was named cannot be used, or another usher has it, or does not hand over.
+pub(super) fn begin(serving: &Serving) -> Result<Beginning, String> {
+    let (dir, is_named) = match &serving.runtime_dir {
+        Some(RuntimeDir::Nowhere) if serving.hand_over == HandOver::Required => {
+            return Err("--hand-over=required needs a --runtime-dir".into());
+        }
+        Some(RuntimeDir::Nowhere) => return Ok(Beginning::Fresh(None)),
+        Some(RuntimeDir::At(dir)) => (dir.as_path(), true),
+        None => (Path::new(RUNTIME_DIR), false),
+    };
+    let is_needed = is_named || serving.hand_over == HandOver::Required;
+    match Socket::bind(dir) {
+        Ok(Some(socket)) if serving.hand_over == HandOver::Required => {
+            socket.remove();
+            Err(format!("--hand-over=required: no usher runs with --runtime-dir={}", dir.display()))
+        }
+        Ok(Some(socket)) => Ok(Beginning::Fresh(Some(socket))),
+        Ok(None) => match serving.hand_over {
+            HandOver::Off if is_named => Err(occupied(dir)),
+            HandOver::Off => {
+                tracing::warn!("no control socket: {}", occupied(dir));
+                Ok(Beginning::Fresh(None))
+            }
+            HandOver::Auto | HandOver::Required => take_over(dir, serving.hand_over),
         },
-        None => Ok(match Socket::bind(Path::new(RUNTIME_DIR)) {
-            Ok(Some(socket)) => Some(socket),
-            Ok(None) => {
-                tracing::warn!("no control socket: {}", occupied(Path::new(RUNTIME_DIR)));
-                None
+        Err(problem) if is_needed => Err(problem),
+        Err(problem) => {
+            tracing::info!("no control socket: {problem}");
+            Ok(Beginning::Fresh(None))
+        }
+    }
+}
+
+fn take_over(dir: &Path, how: HandOver) -> Result<Beginning, String> {
+    let line = control::connect(dir).map_err(|nobody| nobody.to_string());
+    match line.and_then(handover::ask) {
+        Ok(taken) => {
+            tracing::info!(former = taken.pid(), "taking over");
+            Ok(Beginning::After(Box::new(taken), dir.to_owned()))
+        }
+        Err(why) if how == HandOver::Required => {
+            Err(format!("--hand-over=required: the usher that runs does not hand over: {why}"))
+        }
+        Err(why) => {
+            tracing::warn!(
+                why,
+                "the usher that runs does not hand over; this one starts if its addresses are free"
+            );
+            Ok(Beginning::Instead(dir.to_owned()))
+        }
+    }
+}
+
+impl Beginning {
+    /// What was handed over.
+    pub(super) fn taken(&mut self) -> Option<&mut Taken> {
+        match self {
+            Self::After(taken, _) => Some(taken),
+            Self::Fresh(_) | Self::Instead(_) => None,
+        }
+    }
+
+    /// The control socket, once all other addresses are there; and what is to be told when this one is ready.
+    pub(super) fn settle(self) -> Result<(Option<Socket>, Option<Taken>), String> {
+        match self {
+            Self::Fresh(socket) => Ok((socket, None)),
+            Self::Instead(dir) => Ok((Some(Socket::bind_anyway(&dir)?), None)),
+            Self::After(mut taken, dir) => {
+                let descriptor = taken.all(what::CONTROL).pop();
+                let socket = descriptor.ok_or("the former usher has not handed over its control socket")?;
+                let socket =
+                    Socket::adopt(&dir, socket).map_err(|error| format!("the control socket: {error}"))?;
+                Ok((Some(socket), Some(*taken)))
             }
-            Err(problem) => {
-                tracing::info!("no control socket: {problem}");
-                None
-            }
-        }),
+        }
     }
 }
 
@@ -49,7 +116,8 @@ fn occupied(dir: &Path) -> String {
         _ => "it does not say who it is".to_owned(),
     };
     format!(
-        "an usher ({who}) has --runtime-dir={dir} already; end it first, or give this one a folder of its own",
+        "an usher ({who}) has --runtime-dir={dir} already: take over from it with --hand-over=auto, end it first, or give \
+         this one a folder of its own",
         dir = dir.display()
     )
 }
@@ -73,13 +141,29 @@ pub(super) fn process(
     }
 }
 
+/// What all workers look like now; for threads that may wait.
+pub(super) fn look(workers: &Everybody) -> Result<View, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let looked = runtime.map_err(|error| error.to_string())?.block_on(workers.look());
+    looked.map_err(|error| error.to_string())
+}
+
+/// How a process drains whose workers look like that.
+pub(super) fn report(view: &View) -> Report {
+    let levels = || view.snapshot.iter().flat_map(|snapshot| &snapshot.levels);
+    Report {
+        stopped: view.workers.iter().all(|worker| worker.state != State::Serving),
+        connections: view.counters.connections_open,
+        executing: levels().map(|level| level.executing as u64).sum(),
+        waiting: levels().map(|level| level.waiting as u64).sum(),
+    }
+}
+
 /// What can be asked. Rooms that have verbs of their own put them on it.
 pub(super) fn desk(process: Process, workers: Everybody, tells: Vec<Tells>) -> Desk {
     let mut desk = Desk::default();
     desk.on("status", move |_| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let look = runtime.map_err(|error| error.to_string())?.block_on(workers.look());
-        let view = look.map_err(|error| error.to_string())?;
+        let view = look(&workers)?;
         let sections: BTreeMap<_, _> =
             tells.iter().map(|(name, tell)| ((*name).to_owned(), tell())).collect();
         serde_json::to_value(Status::of(process.clone(), &view, sections)).map_err(|error| error.to_string())

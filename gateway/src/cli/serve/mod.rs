@@ -6,6 +6,7 @@
 mod assembly;
 mod control;
 mod descriptors;
+mod estate;
 mod signals;
 
 use std::process::ExitCode;
@@ -20,7 +21,8 @@ use crate::observe::{self, Everybody, Process, hdr, logging};
 use crate::reload::Watch;
 use crate::ring;
 use assembly::Rooms;
-use signals::{Ending, Signals};
+use estate::Estate;
+use signals::{End, Ending, Signals};
 
 /// Serves until a signal says stop.
 pub(super) fn run(options: &Options) -> ExitCode {
@@ -54,9 +56,9 @@ struct Running {
     /// Follows the files; told of SIGHUP.
     watch: Watch,
     signals: Signals,
-    /// The control socket, if there is one.
-    control: Option<crate::control::Open>,
-    grace: std::time::Duration,
+    /// What another usher may take over.
+    estate: estate::Open,
+    end: End,
 }
 
 /// Looks at everything, then starts everything. Errors name the flag or the file, and what to do.
@@ -65,9 +67,6 @@ fn start(options: &Options) -> Result<Running, String> {
     let cores = assembly::cores(options)?;
     let connections = descriptors::raise(options.limits.max_connections, cores.len());
     let rooms = Rooms::furnish(options)?;
-    let socket = control::socket(options.serving.runtime_dir.as_ref())?;
-    let admin = observe::server::bind(options.observation.admin_bind_address)?;
-    let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
     let thread = |error: std::io::Error| {
         format!("a thread cannot be started: {error}; look at the limits on processes")
     };
@@ -81,22 +80,30 @@ fn start(options: &Options) -> Result<Running, String> {
     let io = ring::choose(&ring_settings).map_err(|unavailable| unavailable.to_string())?;
     tracing::info!(io = io.io.name(), reason = io.reason, "way of I/O");
     let hdr_settings = assembly::hdr_settings(options, io.io)?;
+    // From here on another usher may be waiting for this one.
+    let mut beginning = control::begin(&options.serving)?;
+    let admin = assembly::admin(options, beginning.taken())?;
+    let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
     let (feeds, filled) = hdr::feeds(cores.len());
     let seats = Rooms::seats(options, cores.len());
     let together = seats.as_ref().map(|seats| seats.together());
     let mut worker = rooms.worker_settings(options, memory_limit, cores.len(), together);
     worker.io = io.settings(ring_settings);
     worker.limits.connections = connections;
-    let members = rooms.members(options, &cores, feeds)?;
+    let members = rooms.members(options, &cores, feeds, beginning.taken())?;
+    let (socket, taken) = beginning.settle()?;
+    let estate = Estate::of(&members, &admin, socket.as_ref(), io.io).map_err(thread)?;
     let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
     let posts = crew.posts();
     let histograms = hdr::start(hdr_settings, filled, assembly::hdr_asks(&posts)).map_err(thread)?;
     let myself = control::process(options, crew.addresses(), admin_address, io.io);
+    let ledger = Arc::clone(&estate.ledger);
     let tight = posts.clone();
     let process = Process {
         io,
         files: rooms.files(),
         authenticator: Arc::clone(&rooms.authenticator),
+        handover: Arc::clone(&ledger),
         hdr: Some(histograms.desk()),
         memory: memory::start(limit, move |rung| tight.tell(&Order::Memory(rung)).is_empty())
             .map_err(thread)?,
@@ -111,12 +118,18 @@ fn start(options: &Options) -> Result<Running, String> {
         let posts = posts.clone();
         seats.start(move || posts.tidy()).map_err(thread)?;
     }
-    let everybody = Everybody { posts: posts.clone(), seats: seats.clone() };
-    observe::server::start(admin, Everybody { posts, seats }, process).map_err(thread)?;
+    let everybody = Everybody { posts, seats };
+    let admin = observe::server::start(admin, everybody.clone(), process).map_err(thread)?;
     announce(options, &rooms, crew.addresses(), admin_address, &cores);
-    let desk = control::desk(myself, everybody, Vec::new());
-    let control = socket.map(|socket| crate::control::start(socket, desk)).transpose().map_err(thread)?;
-    Ok(Running { crew, histograms, watch, signals, control, grace: options.serving.shutdown_grace_period })
+    if let Some(taken) = taken {
+        control::look(&everybody)?; // all workers accept
+        estate.succeed(taken.ready()?).map_err(thread)?;
+    }
+    let tells: Vec<control::Tells> = vec![("hand_over", Box::new(move || ledger.section()))];
+    let desk = control::desk(myself, everybody.clone(), tells);
+    let estate = estate.open(admin, socket, desk, everybody).map_err(thread)?;
+    let end = End { grace: options.serving.shutdown_grace_period, stays: options.serving.hand_over_wait };
+    Ok(Running { crew, histograms, watch, signals, estate, end })
 }
 
 /// What is done after a worker has died: what it held of shared levels is given back.
@@ -180,11 +193,9 @@ fn announce(
 impl Running {
     /// Until a signal says stop and the workers have drained, or cannot go on.
     fn until_the_end(self) -> Result<(), String> {
-        let Self { crew, histograms, watch, signals, control, grace } = self;
-        let ending = signals.wait(crew, &watch, grace);
-        if let Some(control) = control {
-            control.close();
-        }
+        let Self { crew, histograms, watch, signals, mut estate, end } = self;
+        let ending = signals.wait(crew, &watch, &mut estate, end);
+        estate.close();
         histograms.finish();
         match ending {
             Ending::Drained => {

@@ -6,8 +6,18 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::estate::Open;
 use crate::crew::Crew;
 use crate::reload::Watch;
+
+/// How it is to end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// What requests have to finish.
+    pub(super) grace: Duration,
+    /// After a hand-over the process waits for a signal.
+    pub(super) stays: bool,
+}
 
 /// How it ended.
 #[derive(Debug)]
@@ -40,15 +50,35 @@ impl Signals {
         Ok(Self { runtime, terminate, interrupt, hangup })
     }
 
-    /// Handles them until the workers have ended.
-    pub(super) fn wait(self, mut crew: Crew, watch: &Watch, grace: Duration) -> Ending {
+    /// Handles them until the workers have ended. One that ends them and comes after a hand-over does not cut the drain
+    /// short: whoever ends a process that is about to end, as Kubernetes does, does not mean that.
+    pub(super) fn wait(self, mut crew: Crew, watch: &Watch, estate: &mut Open, end: End) -> Ending {
         let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
+        let End { grace, stays } = end;
         runtime.block_on(async {
-            let mut draining = false;
+            let (mut told, mut handed_over) = (false, false);
             loop {
                 let name = tokio::select! {
                     result = crew.ended() => {
-                        return result.map_or_else(Ending::ByItself, |()| Ending::Drained);
+                        if let Err(why) = result {
+                            return Ending::ByItself(why);
+                        }
+                        if handed_over && stays && !told {
+                            tracing::info!("drained; waits for SIGTERM, so as not to be started again");
+                            tokio::select! {
+                                _ = terminate.recv() => {}
+                                _ = interrupt.recv() => {}
+                            }
+                        }
+                        return Ending::Drained;
+                    }
+                    () = estate.handed_over(), if !handed_over => {
+                        handed_over = true;
+                        if !told {
+                            tracing::info!(?grace, "another usher has taken over; draining");
+                            crew.hand_over(grace);
+                        }
+                        continue;
                     }
                     _ = hangup.recv() => {
                         tracing::info!(signal = "SIGHUP", "reading all files again");
@@ -58,12 +88,15 @@ impl Signals {
                     _ = terminate.recv() => "SIGTERM",
                     _ = interrupt.recv() => "SIGINT",
                 };
-                if draining {
+                if told {
                     return Ending::CutShort;
                 }
-                draining = true;
+                told = true;
                 tracing::info!(signal = name, ?grace, "draining");
-                crew.drain(grace);
+                if !handed_over {
+                    estate.give_up();
+                    crew.drain(grace);
+                }
             }
         })
     }

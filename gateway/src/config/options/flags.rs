@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use super::values::{LogFormat, RuntimeDir, boolean, bytes, duration, limit, log_level, runtime_dir};
+use super::values::{
+    HandOver, LogFormat, RuntimeDir, boolean, bytes, duration, limit, log_level, runtime_dir,
+};
 use crate::crew::cores::{Cores, Count};
 use crate::http1::Speaker;
 use crate::ring;
@@ -84,6 +86,15 @@ pub struct Serving {
     /// /run/usher, if usher may write there and no other usher has it
     #[arg(long, value_name = "DIR", value_parser = runtime_dir)]
     pub runtime_dir: Option<RuntimeDir>,
+    /// Whether to take over from the usher that runs in --runtime-dir: its sockets, with no connection refused, after
+    /// which it drains and ends
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = HandOver::default())]
+    pub hand_over: HandOver,
+    /// After another usher has taken over and this one has drained, wait for SIGTERM: in a container, which would be
+    /// started again
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false,
+        default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
+    pub hand_over_wait: bool,
 }
 
 /// How clients are known. As kube-apiserver is told, so that both see the same users.

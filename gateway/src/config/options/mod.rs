@@ -14,7 +14,7 @@ pub use flags::{
     Authentication, FlowControl, Histograms, Limits, Observation, Options, Ring, Serving, Upstream, Workers,
 };
 
-pub use values::{RUNTIME_DIR, RuntimeDir};
+pub use values::{HandOver, RUNTIME_DIR, RuntimeDir};
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -18,6 +18,18 @@ pub enum LogFormat {
 /// Where the control socket is, unless something else is said.
 pub const RUNTIME_DIR: &str = "/run/usher";
 
+/// `--hand-over`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum HandOver {
+    /// Never: a second usher by mistake must not take the place of the first.
+    #[default]
+    Off,
+    /// Take over from the usher that runs in --runtime-dir, if one does
+    Auto,
+    /// Take over, or do not start
+    Required,
+}
+
 /// `--runtime-dir`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeDir {

@@ -323,6 +323,24 @@ static MEMORY_PRESSURE: Description = describe(
     &["rung"],
     "Whether memory is so tight that large bodies or new connections are refused, idle ones closed, slow readers cut.",
 );
+static HANDOVERS: Description = describe(
+    "usher_handovers_total",
+    Kind::Counter,
+    &["result"],
+    "Hand-overs: this process took over from another (taken), or one that wanted to take over from it did not get ready (given-up).",
+);
+static FORMER_CONNECTIONS: Description = describe(
+    "usher_handover_former_connections",
+    Kind::Gauge,
+    &[],
+    "Connections that the former process still serves while it drains.",
+);
+static FORMER_REQUESTS: Description = describe(
+    "usher_handover_former_requests",
+    Kind::Gauge,
+    &["phase"],
+    "Requests that the former process still has while it drains: they hold seats beside those given out here.",
+);
 static LINES: Description =
     describe("usher_log_lines_dropped_total", Kind::Counter, &[], "Log lines that nobody read in time.");
 
@@ -406,6 +424,13 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
         add(&HDR_INTERVALS, Vec::new(), Value::Count(desk.counts.written.load(Ordering::Relaxed)));
         add(&HDR_ERRORS, Vec::new(), Value::Count(desk.counts.errors.load(Ordering::Relaxed)));
     }
+    let handover = &process.handover;
+    add(&HANDOVERS, vec!["taken"], Value::Count(u64::from(handover.has_taken_over())));
+    add(&HANDOVERS, vec!["given-up"], Value::Count(handover.given_up()));
+    let former = handover.former().unwrap_or_default();
+    add(&FORMER_CONNECTIONS, Vec::new(), value(&FORMER_CONNECTIONS, former.connections));
+    add(&FORMER_REQUESTS, vec!["executing"], value(&FORMER_REQUESTS, former.executing));
+    add(&FORMER_REQUESTS, vec!["waiting"], value(&FORMER_REQUESTS, former.waiting));
     add(&LINES, Vec::new(), Value::Count(crate::observe::logging::dropped()));
     all.into_values().collect()
 }

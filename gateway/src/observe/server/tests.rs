@@ -59,6 +59,7 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
             files: Vec::new(),
             authenticator,
             memory: Arc::default(),
+            handover: Arc::default(),
             hdr: None,
         },
     )

@@ -39,6 +39,8 @@ pub(super) struct Listening {
     waiter: RefCell<Option<Waker>>,
     /// Connections that there was room for when somebody last asked.
     room: Cell<usize>,
+    /// No more are wanted than the kernel has accepted already.
+    ending: Cell<bool>,
     abandoned: Cell<bool>,
 }
 
@@ -81,6 +83,7 @@ impl Listener {
                 accepting: Cell::new(Accepting::No),
                 waiter: RefCell::default(),
                 room: Cell::new(0),
+                ending: Cell::new(false),
                 abandoned: Cell::new(false),
             });
             listening = Some(Rc::clone(&new));
@@ -95,6 +98,19 @@ impl Listener {
         self.listening.room.set(room);
         let (descriptor, peer) = poll_fn(|cx| self.listening.poll_accept(&self.driver, cx)).await?;
         Ok((Stream::new(&self.driver, descriptor), peer))
+    }
+
+    /// See [`crate::ring::Listener::rest`].
+    pub(in crate::ring) async fn rest(&self) -> Option<(Stream, SocketAddr)> {
+        if !self.listening.ending.replace(true) {
+            match self.listening.accepting.get() {
+                Accepting::One => self.driver.cancel(self.listening.token()),
+                Accepting::All => self.listening.stop(&self.driver),
+                Accepting::No | Accepting::Stopping => {}
+            }
+        }
+        let (descriptor, peer) = poll_fn(|cx| self.listening.poll_rest(cx)).await?;
+        Some((Stream::new(&self.driver, descriptor), peer))
     }
 }
 
@@ -133,6 +149,17 @@ impl Listening {
             Accepting::All if !self.has_room_for_all(driver) => self.stop(driver), // and go on one by one
             _ => {}
         }
+        Poll::Pending
+    }
+
+    fn poll_rest(&self, cx: &mut Context<'_>) -> Poll<Option<(Descriptor, SocketAddr)>> {
+        if let Some(accepted) = self.accepted.borrow_mut().pop_front() {
+            return Poll::Ready(Some(accepted));
+        }
+        if self.accepting.get() == Accepting::No && self.naming.get() == 0 {
+            return Poll::Ready(None);
+        }
+        self.waiter.replace(Some(cx.waker().clone()));
         Poll::Pending
     }
 
@@ -204,6 +231,8 @@ impl Listening {
                 self.hand_over(driver, accepted.ok_or(libc::ECONNABORTED));
             }
             None if result == -libc::ECANCELED || self.abandoned.get() => {}
+            // Another process, which has the socket too, has set it not to wait.
+            None if result == -libc::EAGAIN && self.socket.set_nonblocking(false).is_ok() => {}
             None => self.failed.set(Some(-result)),
         }
         if self.accepting.get() == Accepting::All && !self.has_room_for_all(driver) {
@@ -234,16 +263,19 @@ impl Listening {
     /// After something has come, or the kernel has stopped accepting.
     fn go_on(&self, driver: &Uring) {
         let has_news = !self.accepted.borrow().is_empty() || self.failed.get().is_some();
+        let over = self.ending.get() && self.accepting.get() == Accepting::No;
         if self.accepting.get() == Accepting::No {
             if self.abandoned.get() {
                 driver.table.borrow_mut().remove(self.key);
                 return;
             }
-            if self.waiter.borrow().is_some() && !has_news {
+            if !over && self.waiter.borrow().is_some() && !has_news {
                 self.start(driver); // somebody waits already
             }
         }
-        if has_news && let Some(waiter) = self.waiter.take() {
+        if (has_news || over)
+            && let Some(waiter) = self.waiter.take()
+        {
             waiter.wake();
         }
     }

@@ -11,7 +11,7 @@ use h2::server::{Builder, Connection, Handshake};
 use usher_flowcontrol::units::Nanos;
 
 use super::pulse::Pulse;
-use super::{Client, close, stream};
+use super::{Client, Last, close, stream};
 use crate::memory::Rung;
 use crate::ring::{self, Stream};
 use crate::wire::Wire;
@@ -81,12 +81,20 @@ pub(super) async fn serve(client: &Rc<Client>, wire: Wire) {
         Box::new(Session { client: Rc::clone(client), stream: stream.clone(), state, closing: false });
     let drain = worker.drain.lookout();
     let mut quiet = Quiet::new(limits);
+    let mut last = Last::default();
+    // While another process serves, who has just come may ask first: a GOAWAY would cross it.
+    let mut is_last = |cx: &mut Context<'_>| {
+        client.asked.get() || worker.linger.get().is_none() || last.poll(cx, client).is_ready()
+    };
     let mut going: Option<Pin<Box<ring::Sleep>>> = None;
     let ended = poll_fn(|cx| {
-        if !session.closing && drain.poll(cx).is_ready() {
+        if !session.closing && drain.poll(cx).is_ready() && is_last(cx) {
             session.close();
         }
         let done = session.poll(cx);
+        if !session.closing && client.asked.get() && worker.drain.is_raised() {
+            cx.waker().wake_by_ref(); // for GOAWAY, after the first request
+        }
         if client.glitches.is_over() {
             return Poll::Ready(Ended::Cut);
         }
@@ -116,6 +124,7 @@ pub(super) async fn serve(client: &Rc<Client>, wire: Wire) {
         going.as_mut().poll(cx).map(|()| Ended::Left)
     })
     .await;
+    let is_closing = session.closing;
     drop(session); // and with it what its requests hold
     match ended {
         Ended::ByItself(Err(error)) => {
@@ -130,7 +139,13 @@ pub(super) async fn serve(client: &Rc<Client>, wire: Wire) {
             worker.counters.timed_out_answering.add();
             stream.abort();
         }
-        Ended::ByItself(Ok(())) | Ended::Left => {}
+        Ended::ByItself(Ok(())) => {
+            // Closed with bytes of the client's unread, the connection would be reset under its last answers.
+            if let Some(wire) = wire.take().filter(|_| is_closing) {
+                close(wire).await;
+            }
+        }
+        Ended::Left => {}
     }
 }
 

@@ -49,11 +49,11 @@ pub(super) async fn serve(client: &Rc<Client>, wire: Wire) {
             if drain.poll(cx).is_pending() {
                 break;
             }
+            if last.poll(cx, client).is_pending() {
+                break;
+            }
             if !client.asked.get() {
                 return Poll::Ready(Ended::Left);
-            }
-            if last.poll(cx, client.busy.get() > 0).is_pending() {
-                break;
             }
             connection.graceful_shutdown();
         }

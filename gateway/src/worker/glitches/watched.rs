@@ -43,6 +43,11 @@ impl Watched {
         Some(wire)
     }
 
+    /// Takes the wire away from whom it serves.
+    pub(in super::super) fn take(&self) -> Option<Wire> {
+        self.0.borrow_mut().wire.take()
+    }
+
     /// Does something with the wire, if it is still there.
     fn on<T>(
         &self,

@@ -23,6 +23,7 @@ fn process() -> Process {
         files: Vec::new(),
         authenticator,
         memory: Arc::default(),
+        handover: Arc::default(),
         hdr: None,
     }
 }

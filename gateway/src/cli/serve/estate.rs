@@ -1,0 +1,145 @@
+//! What another usher may take over from this one: every listening socket, while this one serves.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::mpsc;
+
+use super::control;
+use crate::control::{Desk, Socket};
+use crate::crew::Member;
+use crate::handover::{self, Belonging, Follower, Giver, Ledger, what};
+use crate::observe::{self, Everybody};
+use crate::ring::Io;
+use crate::worker::Listen;
+
+/// Before there is anybody to ask for it.
+pub(super) struct Estate {
+    pub(super) ledger: Arc<Ledger>,
+    belongings: Vec<Belonging>,
+    clients: Vec<Arc<TcpListener>>,
+    io: Io,
+}
+
+/// To be had.
+pub(super) struct Open {
+    giver: Arc<Giver>,
+    doors: Arc<OnceLock<Doors>>,
+    handed_over: mpsc::UnboundedReceiver<()>,
+    is_handed_over: bool,
+}
+
+/// Where others than clients come in.
+struct Doors {
+    admin: observe::server::Open,
+    control: Option<crate::control::Open>,
+}
+
+// === impl Estate ===
+
+impl Estate {
+    /// The sockets of these.
+    pub(super) fn of(
+        members: &[Member],
+        admin: &TcpListener,
+        control: Option<&Socket>,
+        io: Io,
+    ) -> io::Result<Self> {
+        let mut belongings: Vec<Belonging> = Vec::new();
+        let mut clients = Vec::new();
+        for (what, has_tls) in [(what::SECURE, true), (what::INSECURE, false)] {
+            for socket in in_order(members, has_tls) {
+                belongings.push((what, Arc::clone(&socket) as _));
+                clients.push(socket);
+            }
+        }
+        belongings.push((what::ADMIN, Arc::new(admin.try_clone()?)));
+        if let Some(control) = control {
+            belongings.push((what::CONTROL, Arc::new(control.listener().try_clone()?)));
+        }
+        Ok(Self { ledger: Arc::default(), belongings, clients, io })
+    }
+
+    /// It has come from another usher, which drains now.
+    pub(super) fn succeed(&self, former: Follower) -> io::Result<()> {
+        let (clients, io) = (self.clients.clone(), self.io);
+        former.start(Arc::clone(&self.ledger), move || {
+            for socket in clients {
+                if let Err(error) = handover::suit(&socket, io) {
+                    tracing::warn!(%error, "a socket that was handed over cannot be set");
+                }
+            }
+        })
+    }
+
+    /// From now on another usher may have it.
+    pub(super) fn open(
+        self,
+        admin: observe::server::Open,
+        socket: Option<Socket>,
+        mut desk: Desk,
+        workers: Everybody,
+    ) -> io::Result<Open> {
+        let (hand_over, handed_over) = mpsc::unbounded_channel();
+        let doors = Arc::new(OnceLock::<Doors>::new());
+        let to_close = Arc::clone(&doors);
+        let giver = Arc::new(Giver::new(
+            self.belongings,
+            self.io,
+            self.ledger,
+            move || {
+                if let Some(doors) = to_close.get() {
+                    doors.admin.leave();
+                    doors.control.iter().for_each(crate::control::Open::leave);
+                }
+                let _ = hand_over.send(()); // the process is ending anyway
+            },
+            move || control::look(&workers).ok().map(|view| control::report(&view)),
+        ));
+        let asked = Arc::clone(&giver);
+        desk.talk(handover::VERB, move |_, line| asked.give(line));
+        let control = socket.map(|socket| crate::control::start(socket, desk)).transpose()?;
+        let _ = doors.set(Doors { admin, control }); // once
+        Ok(Open { giver, doors, handed_over, is_handed_over: false })
+    }
+}
+
+/// As they were bound or handed over: first one of each worker, then the others.
+fn in_order(members: &[Member], has_tls: bool) -> Vec<Arc<TcpListener>> {
+    let of_one = |member: &Member| -> Vec<Arc<TcpListener>> {
+        let those = |listen: &&Listen| listen.tls.is_some() == has_tls;
+        member.listeners.iter().filter(those).map(|listen| Arc::clone(&listen.socket)).collect()
+    };
+    let of_all: Vec<_> = members.iter().map(of_one).collect();
+    let rows = of_all.iter().map(Vec::len).max().unwrap_or(0);
+    (0..rows).flat_map(|row| of_all.iter().filter_map(move |own| own.get(row)).cloned()).collect()
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Done once another usher has it.
+    pub(super) async fn handed_over(&mut self) {
+        match self.handed_over.recv().await {
+            Some(()) => self.is_handed_over = true,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Nobody gets it any more: this process ends, and where it listened nobody does.
+    pub(super) fn give_up(&self) {
+        self.giver.end();
+    }
+
+    /// The process ends.
+    pub(super) fn close(mut self) {
+        self.give_up();
+        let is_handed_over = self.is_handed_over || self.handed_over.try_recv().is_ok();
+        if let Some(Doors { control: Some(control), .. }) = self.doors.get()
+            && !is_handed_over
+        {
+            control.close();
+        }
+    }
+}
