@@ -13,6 +13,7 @@ pub mod observe;
 pub mod reload;
 pub mod ring;
 pub mod simulation;
+pub mod steering;
 pub mod tls;
 pub mod upstream;
 pub mod wire;

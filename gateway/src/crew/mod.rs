@@ -23,6 +23,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::observe::hdr;
+use crate::steering::Line;
 use crate::worker::{self, Common, Listen};
 use watch::{Event, Watch};
 
@@ -41,6 +42,8 @@ pub struct Settings {
 pub struct Member {
     /// Its sockets.
     pub listeners: Vec<Listen>,
+    /// Where it says how it is, for those who send connections.
+    pub line: Line,
     /// Its core; `None`: wherever the kernel likes.
     pub core: Option<core_affinity::CoreId>,
     /// Where its histograms go; `None`: it keeps none.
@@ -111,6 +114,12 @@ impl Crew {
     /// The same, but another process has their sockets: what may have been asked already is answered.
     pub fn hand_over(&self, grace: Duration) {
         let _ = self.events.send(Event::HandOver(grace)); // who has ended need not
+    }
+
+    /// One of them takes no new connections; its requests, and those that may be on their way, have `grace` to finish; then it ends and nobody takes its
+    /// place. What the kernel had ready for it goes to others where connections are steered, and is reset where not.
+    pub fn retire(&self, worker: usize, grace: Duration) {
+        let _ = self.events.send(Event::Retire(worker, grace)); // who has ended need not
     }
 
     /// Waits until all have ended.

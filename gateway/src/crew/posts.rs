@@ -34,7 +34,7 @@ pub struct Berth {
     pub core: Option<usize>,
     /// `None` while it is being restarted.
     pub post: Option<Post<Command>>,
-    /// Since when there is none.
+    /// Since when there is none although there should be.
     pub down_since: Option<Nanos>,
     /// How often it was started.
     pub started: u64,
@@ -135,7 +135,7 @@ impl Posts {
     /// A worker has ended. `died`: unasked.
     pub(super) fn left(&self, worker: usize, died: bool) {
         if let Some(berth) = self.inside().berths.get_mut(worker) {
-            (berth.post, berth.down_since) = (None, Some(ring::precise()));
+            (berth.post, berth.down_since) = (None, died.then(ring::precise));
             berth.deaths += u64::from(died);
         }
     }

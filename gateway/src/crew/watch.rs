@@ -12,6 +12,7 @@ use usher_flowcontrol::units::Nanos;
 
 use super::{Member, Posts, name};
 use crate::ring::{self, Died};
+use crate::steering::State;
 use crate::worker::{self, Command};
 
 /// Before a dead worker's place is taken. Not at once: what killed it may be there still, and the log must stay readable.
@@ -29,6 +30,8 @@ const ATTEMPTS: u32 = 50;
 pub(super) enum Event {
     /// A worker's thread is through.
     Ended(usize, End),
+    /// One is to end.
+    Retire(usize, Duration),
     /// All are to end.
     Drain(Duration),
     /// All are to end: another process has their sockets and serves.
@@ -65,6 +68,8 @@ struct Place {
     deaths: u32,
     /// When it is to be taken again.
     due: Option<Nanos>,
+    /// It is not to be taken again.
+    retired: bool,
 }
 
 impl Watch {
@@ -76,7 +81,8 @@ impl Watch {
         events: Sender<Event>,
         heard: Receiver<Event>,
     ) -> Self {
-        let place = |member| Place { member, thread: None, begun: Nanos::ZERO, deaths: 0, due: None };
+        let place =
+            |member| Place { member, thread: None, begun: Nanos::ZERO, deaths: 0, due: None, retired: false };
         let places = members.into_iter().map(place).collect();
         Self { settings, places, bury, posts, events, heard, draining: false }
     }
@@ -100,6 +106,7 @@ impl Watch {
             match event {
                 Ok(Event::Drain(grace)) => self.drain(&|| Command::Drain { grace })?,
                 Ok(Event::HandOver(grace)) => self.drain(&|| Command::HandOver { grace })?,
+                Ok(Event::Retire(index, grace)) => self.retire(index, &|| Command::HandOver { grace })?,
                 Ok(Event::Ended(index, end)) => {
                     let asked = matches!(end, End::Told);
                     self.note(index, &end)?;
@@ -123,6 +130,7 @@ impl Watch {
         let settings = worker::Settings {
             name: name(index),
             index,
+            line: place.member.line.clone(),
             core: place.member.core,
             listeners: place.member.listeners.clone(),
             hdr: place.member.hdr.clone(),
@@ -163,9 +171,15 @@ impl Watch {
         if let Some(thread) = self.places[index].thread.take() {
             let _ = thread.join(); // its panic was caught, and is in `end`
         }
+        self.places[index].member.line.is(State::Absent); // it has said so itself, unless it could not even do that
         self.posts.left(index, !matches!(end, End::Told));
         let why = match end {
-            End::Told => return Ok(()),
+            End::Told => {
+                if !self.draining {
+                    (self.bury)(index); // others go on without it
+                }
+                return Ok(());
+            }
             End::Died(why) => why.clone(),
             // It never worked: another try would end likewise, and the operator should hear at once.
             End::Failed(error) if self.places[index].deaths == 0 && !self.is_settled(index) => {
@@ -185,7 +199,7 @@ impl Watch {
 
     /// Its place is free. Returns for how long.
     fn die(&mut self, index: usize) -> Option<Duration> {
-        if self.draining {
+        if self.draining || self.places[index].retired {
             return None;
         }
         if self.is_settled(index) {
@@ -201,18 +215,23 @@ impl Watch {
     /// Nobody's place is taken again, and no connection waits for anybody.
     fn drain(&mut self, command: &dyn Fn() -> Command) -> Result<(), String> {
         self.draining = true;
-        for (index, place) in self.places.iter_mut().enumerate() {
-            place.due = None;
-            place.member.listeners.clear();
-            let told = || self.posts.send(index, command());
-            let mut attempts = 0;
-            while place.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !told() {
-                attempts += 1;
-                if attempts == ATTEMPTS {
-                    return Err(format!("{} takes no messages", name(index)));
-                }
-                std::thread::sleep(PAUSE);
+        (0..self.places.len()).try_for_each(|index| self.retire(index, command))
+    }
+
+    /// The place is not taken again, and no connection waits for anybody there.
+    fn retire(&mut self, index: usize, command: &dyn Fn() -> Command) -> Result<(), String> {
+        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
+        (place.due, place.retired) = (None, true);
+        place.member.line.is(State::Draining); // before its sockets close, so that nobody is sent to them
+        place.member.listeners.clear();
+        let told = || self.posts.send(index, command());
+        let mut attempts = 0;
+        while place.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !told() {
+            attempts += 1;
+            if attempts == ATTEMPTS {
+                return Err(format!("{} takes no messages", name(index)));
             }
+            std::thread::sleep(PAUSE);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use usher_flowcontrol::units::Nanos;
 
 use super::{NoAnswer, State, View};
+use crate::steering::{self, Steering};
 
 /// Which question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,20 +100,27 @@ fn at_work(view: &View) -> Result<(), String> {
 /// How long a worker's place may be empty: as long as a worker may take to answer.
 const EMPTY_MAX: Nanos = Nanos::from_millis(5_000);
 
-/// The workers, a line each, for those who ask verbosely.
+/// The workers, a line each, for those who ask verbosely; with what those who send connections are told of them.
 #[must_use]
-pub fn workers(view: &View) -> String {
+pub fn workers(view: &View, steering: &Steering) -> String {
     let mut text = String::new();
-    for worker in &view.workers {
+    for (index, worker) in view.workers.iter().enumerate() {
         let state = match worker.state {
             State::Serving => "serves",
             State::Draining => "drains",
             State::Restarting(_) => "is being restarted",
         };
         let core = worker.core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"));
+        let told = steering.load(index).map_or_else(String::new, |load| {
+            let state = steering::State::of(&load).name();
+            format!(
+                "; steering sees it {state} with {} connections, {} requests",
+                load.connections, load.busy
+            )
+        });
         let _ = writeln!(
             text,
-            "[i]{} {state} on {core}: {} connections, {} requests so far, died {} times",
+            "[i]{} {state} on {core}: {} connections, {} requests so far, died {} times{told}",
             worker.name, worker.connections_open, worker.requests, worker.deaths
         );
     }

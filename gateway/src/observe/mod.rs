@@ -25,6 +25,7 @@ use crate::identity::Authenticator;
 use crate::memory;
 use crate::reload::Reload;
 use crate::ring;
+use crate::steering::Steering;
 use crate::upstream;
 use crate::worker::{Counters, Glitched, TurnedAway};
 
@@ -63,6 +64,8 @@ pub struct Process {
     pub memory: Arc<memory::Gauge>,
     /// Who was here before, and who has tried to come after.
     pub handover: Arc<handover::Ledger>,
+    /// Who brings connections to workers.
+    pub steering: Steering,
     /// The workers' histograms; `None`: nobody collects them.
     pub hdr: Option<hdr::Desk>,
 }

@@ -206,8 +206,12 @@ async fn answer_health(
     match question.answer(&checks, only, verbose) {
         Some((true, text)) if verbose && question == Question::Readyz && only.is_none() => {
             let Choice { io, reason, .. } = &admin.process.io;
-            let workers = view.as_ref().map(super::health::workers).unwrap_or_default();
-            format!("[i]io {}: {reason}\n{workers}{text}", io.name()).into_response()
+            let steering = &admin.process.steering;
+            let workers =
+                view.as_ref().map(|view| super::health::workers(view, steering)).unwrap_or_default();
+            let (mode, why) = (steering.mode(), steering.reason());
+            format!("[i]io {}: {reason}\n[i]steering {mode}: {why}\n{workers}{text}", io.name())
+                .into_response()
         }
         Some((true, text)) => text.into_response(),
         Some((false, text)) => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),

@@ -48,7 +48,7 @@ pub struct Each {
 pub enum State {
     /// It serves.
     Serving,
-    /// It is about to end.
+    /// It is about to end, or has, as it was told.
     Draining,
     /// It has died, so long ago, and another one is about to take its place.
     Restarting(Nanos),
@@ -142,10 +142,11 @@ impl View {
             view.turned_away.add(&legacy.turned_away);
             view.glitched.add(&legacy.glitched);
             view.ring.add(&legacy.ring);
-            let mut state = State::Restarting(Nanos::ZERO);
-            if let Some(since) = berth.down_since {
-                state = State::Restarting(ring::precise() - since);
-            }
+            let mut state = match (&berth.post, berth.down_since) {
+                (_, Some(since)) => State::Restarting(ring::precise() - since),
+                (Some(_), None) => State::Restarting(Nanos::ZERO),
+                (None, None) => State::Draining, // as it was told, to its end
+            };
             let (mut core, mut described) = (None, Vec::new());
             if let Some(snapshot) = snapshot {
                 let upstreams;
@@ -156,7 +157,6 @@ impl View {
                 view.glitched.add(&snapshot.glitched);
                 view.ring.add(&snapshot.ring);
                 merge_upstreams(&mut view.upstreams, upstreams);
-                view.draining |= draining;
                 state = if draining { State::Draining } else { State::Serving };
             }
             past.push(legacy.core);
@@ -173,6 +173,8 @@ impl View {
             });
             view.counters.add(&counters);
         }
+        view.draining =
+            !view.workers.is_empty() && view.workers.iter().all(|worker| worker.state == State::Draining);
         (view.snapshot, view.details) = match levels {
             Some(levels) => together(levels, &cores, requests),
             None => alone(cores, requests),

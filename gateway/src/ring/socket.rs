@@ -37,20 +37,18 @@ pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// chooses one for all.
 ///
 /// The first is bound as if it were alone and only then lets others in (Linux asks a socket when another one comes, not
-/// when it was bound): a second usher, of the same user, is refused and does not quietly take half of the connections.
+/// when it was bound): a second usher, of the same user, is refused and does not quietly take half of the connections. So does a
+/// single one: a program in the kernel that may refuse connections is attached to sockets that let others in.
 ///
 /// # Errors
 /// As for [`bind`].
 pub fn bind_shared(address: SocketAddr, count: usize) -> io::Result<Vec<std::net::TcpListener>> {
-    if count <= 1 {
-        return Ok(vec![bind(address)?]);
-    }
     let first = open(address)?;
     first.bind(&address.into())?;
     first.set_reuse_port(true)?;
     first.listen(BACKLOG)?;
     let mut sockets = vec![first.into()];
-    sockets.extend(bind_beside(&sockets[0], count - 1)?);
+    sockets.extend(bind_beside(&sockets[0], count.saturating_sub(1))?);
     Ok(sockets)
 }
 

@@ -26,6 +26,7 @@ use super::vital::Vital;
 use crate::identity::Identity;
 use crate::observe::hdr::{Measured, Outcome};
 use crate::ring;
+use crate::steering;
 
 /// The core.
 pub(super) type Controller = usher_flowcontrol::controller::Controller<Portion>;
@@ -38,6 +39,8 @@ pub(super) struct Admission {
     index: usize,
     /// With whom the levels are shared; `None`: they are this worker's alone.
     together: Option<Together>,
+    /// Where it says how many requests it has.
+    line: steering::Line,
     book: Vital<Book>,
     /// Requests whose final seats are still held, the earliest end on top.
     lingering: RefCell<BinaryHeap<Reverse<(Nanos, LevelId, Ticket)>>>,
@@ -136,12 +139,18 @@ enum Hearer {
 
 impl Admission {
     /// Alone, with the mandatory levels; or together with others, and without any until [`Admission::configure`].
-    pub(super) fn new(server_limit: Seats, index: usize, together: Option<Together>) -> Self {
+    pub(super) fn new(
+        server_limit: Seats,
+        index: usize,
+        together: Option<Together>,
+        line: steering::Line,
+    ) -> Self {
         let is_alone = together.is_none();
         let admission = Self {
             controller: Vital::new(Controller::empty(ring::now(), server_limit)),
             index,
             together,
+            line,
             book: Vital::new(Book::default()),
             lingering: RefCell::default(),
             uids: RefCell::default(),
@@ -305,6 +314,7 @@ impl Admission {
         let mut controller = self.controller.borrow_mut();
         let (waiting, executing) = controller.crowd();
         together.shared.tell_crowd(self.index, waiting, executing);
+        self.line.busy(waiting.iter().chain(&executing).sum());
         while let Some(worker) = controller.next_wake() {
             together.bells.ring(worker);
         }

@@ -21,6 +21,7 @@ use super::{Admit, Counters, Described, Glitched, Listen, Settings, TurnedAway, 
 use crate::memory::Rung;
 use crate::observe::hdr;
 use crate::ring::{self, Full, Listener, Mailbox, Post};
+use crate::steering::State;
 use crate::upstream;
 
 /// What a worker can be asked.
@@ -43,7 +44,7 @@ pub enum Command {
         /// After that, what is left is cut off.
         grace: Duration,
     },
-    /// The same, but another process serves on the same sockets: nobody is in a hurry, and a client whose request may be
+    /// The same, but others serve in its stead, another process or the other workers: nobody is in a hurry, and a client whose request may be
     /// under way is waited for and answered.
     HandOver {
         /// As above.
@@ -146,6 +147,8 @@ const LINGER_MAX: Nanos = Nanos::from_millis(10_000);
 async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Result<()> {
     let listeners = std::mem::take(&mut settings.listeners);
     let worker = Rc::new(Worker::new(settings));
+    // Goes before everything else does, however this ends: nobody is sent here any more while connections are closed.
+    let _present = worker.settings.line.presence();
     let mut closed = Some(listeners);
     if worker.knows_its_levels() {
         open(&worker, closed.take())?;
@@ -167,6 +170,7 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
             None => Some(Duration::ZERO), // nobody can ask for anything any more
         };
     }
+    worker.settings.line.is(State::Draining); // before its sockets close, so that nobody is sent to them
     worker.drain.raise();
     let until = ring::now() + nanos(grace.unwrap_or_default());
     loop {
@@ -179,13 +183,15 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     }
 }
 
-/// Takes connections from now on.
+/// Takes connections from now on, once it is told by what.
 fn open(worker: &Rc<Worker>, listeners: Option<Vec<Listen>>) -> io::Result<()> {
-    for Listen { socket, tls } in listeners.into_iter().flatten() {
+    let Some(listeners) = listeners else { return Ok(()) };
+    for Listen { socket, tls } in listeners {
         let listener = Listener::new(socket.try_clone()?)?;
         drop(socket);
         ring::spawn_vital(listen::accept(Rc::clone(worker), listener, tls));
     }
+    worker.settings.line.is(State::Serving);
     Ok(())
 }
 

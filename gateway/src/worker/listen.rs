@@ -139,7 +139,15 @@ impl Open {
     fn new(worker: &Rc<Worker>, place: Place) -> Self {
         worker.counters.connections_accepted.add();
         worker.counters.connections_open.add();
+        worker.tell_connections();
         Self { worker: Rc::clone(worker), place: Some(place) }
+    }
+}
+
+impl Worker {
+    /// Those who send connections are told how many there are.
+    fn tell_connections(&self) {
+        self.settings.line.connections(self.counters.connections_open.get());
     }
 }
 
@@ -147,6 +155,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         drop(self.place.take());
         self.worker.counters.connections_open.remove();
+        self.worker.tell_connections();
         self.worker.room.notify_waiters();
         self.worker.settings.common.room.notify_waiters();
     }

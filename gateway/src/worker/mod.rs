@@ -126,11 +126,15 @@ impl Worker {
     fn new(mut settings: Settings) -> Self {
         let admit = match settings.admission {
             AdmissionSettings::FlowControl { server_limit, ref mut together } => {
-                Admit::FlowControl(Rc::new(Admission::new(server_limit, settings.index, together.take())))
+                let (index, line) = (settings.index, settings.line.clone());
+                Admit::FlowControl(Rc::new(Admission::new(server_limit, index, together.take(), line)))
             }
-            AdmissionSettings::InFlight { reading_max, writing_max } => {
-                Admit::InFlight(InFlight::new(reading_max, writing_max, &settings.common))
-            }
+            AdmissionSettings::InFlight { reading_max, writing_max } => Admit::InFlight(InFlight::new(
+                reading_max,
+                writing_max,
+                &settings.common,
+                settings.line.clone(),
+            )),
         };
         Self {
             recorder: settings.hdr.take().map(Recorder::new),

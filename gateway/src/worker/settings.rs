@@ -12,6 +12,7 @@ use crate::http1::Speaker;
 use crate::identity::Authenticator;
 use crate::observe::hdr;
 use crate::ring;
+use crate::steering::Line;
 use crate::tls;
 use crate::upstream;
 
@@ -27,6 +28,8 @@ pub struct Settings {
     pub index: usize,
     /// What it shares with them.
     pub common: Arc<Common>,
+    /// Where it says how it is, for those who send connections.
+    pub line: Line,
     /// Where it leaves what it has counted when it ends.
     pub legacy: Arc<Mutex<Legacy>>,
     /// The core to stay on; `None`: wherever the kernel likes.
@@ -180,6 +183,7 @@ impl Settings {
             name: "worker-0".to_owned(),
             index: 0,
             common: Common::new(1),
+            line: Line::default(),
             legacy: Arc::default(),
             core: None,
             io: ring::Settings::default(),

@@ -1,7 +1,7 @@
 //! Many workers on one address: they share limits, survive each other, and are replaced when they die.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use usher::coordinator::{self, Configuration};
 use usher::crew::{self, Crew, Member, Posts};
 use usher::observe::Everybody;
 use usher::observe::{State, View, Workers as _};
+use usher::steering::{Budget, Fault, Steering};
 use usher::worker::{self, AdmissionSettings, Command, Listen, Sabotage, Settings};
 use usher_flowcontrol::units::Seats;
 
@@ -22,11 +23,12 @@ use crate::world::{Client, get, get2, one_seat, patiently, settings};
 
 /// A crew, its apiserver, its clients.
 pub(crate) struct Ship {
-    crew: Crew,
+    pub(crate) crew: Crew,
     posts: Posts,
     /// Watches over the levels that the workers share; `None`: without flow control.
     seats: Option<Arc<coordinator::Seats>>,
     pub(crate) stub: Stub,
+    pub(crate) steering: Arc<Steering>,
     /// How often somebody was buried.
     buried: Arc<AtomicUsize>,
 }
@@ -41,6 +43,21 @@ impl Ship {
     }
 
     pub(crate) async fn with(workers: usize, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::launch(workers, change, |_| Ok(Steering::default())).await.unwrap()
+    }
+
+    /// With some hundred seats, and connections that are steered; or why they cannot be.
+    pub(crate) async fn steered(workers: usize) -> Result<Self, Fault> {
+        let enough = AdmissionSettings::FlowControl { server_limit: Seats(400), together: None };
+        let start = |sockets: Vec<&TcpListener>| Steering::start(Budget::default(), &[sockets]);
+        Self::launch(workers, |settings| settings.admission = enough, start).await
+    }
+
+    async fn launch(
+        workers: usize,
+        change: impl FnOnce(&mut Settings),
+        steer: impl FnOnce(Vec<&TcpListener>) -> Result<Steering, Fault>,
+    ) -> Result<Self, Fault> {
         let stub = Stub::start().await;
         let mut worker = settings(&stub);
         change(&mut worker);
@@ -53,12 +70,14 @@ impl Ship {
             seats = Some(watching);
         }
         let sockets = usher::ring::bind_shared("127.0.0.1:0".parse().unwrap(), workers).unwrap();
-        let member = |socket| Member {
+        let steering = steer(sockets.iter().collect())?;
+        let member = |(worker, socket)| Member {
             listeners: vec![Listen { socket: Arc::new(socket), tls: None }],
+            line: steering.line(worker),
             core: None,
             hdr: None,
         };
-        let members = sockets.into_iter().map(member).collect();
+        let members = sockets.into_iter().enumerate().map(member).collect();
         let buried = Arc::<AtomicUsize>::default();
         let (burials, undertaker) = (Arc::clone(&buried), seats.clone());
         let bury = Box::new(move |worker| {
@@ -75,14 +94,14 @@ impl Ship {
             let posts = posts.clone();
             seats.start(move || posts.tidy()).unwrap();
         }
-        Self { crew, posts, seats, stub, buried }
+        Ok(Self { crew, posts, seats, stub, steering: Arc::new(steering), buried })
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.crew.addresses()[0]
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         Client(TcpStream::connect(self.address()).await.unwrap())
     }
 
@@ -129,6 +148,19 @@ impl Ship {
 
     pub(crate) fn sabotage(&self, worker: usize, how: Sabotage) {
         assert!(self.posts.send(worker, Command::Break(how)), "worker-{worker} takes no messages");
+    }
+
+    /// The apiserver answers whatever comes until it is so.
+    pub(crate) async fn answers_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
+        patiently(what, async {
+            while !is_so() {
+                tokio::select! {
+                    seen = self.stub.next() => seen.answer(text("served")),
+                    () = tokio::time::sleep(Duration::from_millis(1)) => {}
+                }
+            }
+        })
+        .await;
     }
 
     /// Every worker is at work again.

@@ -14,6 +14,8 @@ mod goaway;
 mod histograms;
 mod readers;
 mod relay;
+#[cfg(debug_assertions)]
+mod steered;
 mod storm;
 mod stub;
 mod upgrade;

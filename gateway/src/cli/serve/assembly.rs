@@ -17,6 +17,7 @@ use crate::observe::hdr::files::Keep;
 use crate::observe::{self, hdr};
 use crate::reload::Reload;
 use crate::ring;
+use crate::steering::Steering;
 use crate::worker::{self, AdmissionSettings, Command, Listen, Together};
 use crate::{tls, upstream};
 
@@ -132,17 +133,24 @@ impl Rooms {
         Ok(listeners)
     }
 
-    /// What each worker has for itself.
+    /// What each worker has for itself, and who brings connections to them.
     pub(super) fn members(
         &self,
         options: &Options,
         cores: &[Option<CoreId>],
         feeds: Vec<hdr::Feed>,
         taken: Option<&mut Taken>,
-    ) -> Result<Vec<Member>, String> {
+    ) -> Result<(Vec<Member>, Steering), String> {
         let listeners = self.listeners(options, cores.len(), taken)?;
-        let own = listeners.into_iter().zip(cores).zip(feeds);
-        Ok(own.map(|((listeners, core), feed)| Member { listeners, core: *core, hdr: Some(feed) }).collect())
+        let steering = steering(options, &listeners)?;
+        let own = listeners.into_iter().zip(cores).zip(feeds).enumerate();
+        let members = own.map(|(worker, ((listeners, core), feed))| Member {
+            listeners,
+            line: steering.line(worker),
+            core: *core,
+            hdr: Some(feed),
+        });
+        Ok((members.collect(), steering))
     }
 
     pub(super) fn coordinator_settings(&self, options: &Options, posts: Posts) -> coordinator::Settings {
@@ -275,6 +283,23 @@ fn client(options: &Options) -> Result<Option<Arc<tls::Client>>, String> {
     let proxy_client = given.proxy_client_cert_file.clone().zip(given.proxy_client_key_file.clone());
     let files = tls::ClientFiles { ca, proxy_client, server_name: given.upstream_server_name.clone() };
     tls::Client::new(files).map(|client| Some(Arc::new(client))).map_err(|fault| fault.to_string())
+}
+
+/// Who brings connections to the workers, given their sockets.
+fn steering(options: &Options, listeners: &[Vec<Listen>]) -> Result<Steering, String> {
+    let settings = options.steering.settings();
+    let count = listeners.first().map_or(0, Vec::len);
+    let sockets = |address: usize| listeners.iter().map(|of_worker| &*of_worker[address].socket).collect();
+    let addresses: Vec<Vec<&TcpListener>> = (0..count).map(sockets).collect();
+    let steering = Steering::choose(settings, &addresses).map_err(|fault| {
+        let verifier = fault.log().map(|log| format!("\n{log}")).unwrap_or_default();
+        format!("--steering=on: {fault}{verifier}")
+    })?;
+    tracing::info!(steering = steering.mode(), reason = steering.reason(), "steering");
+    if settings.budget.rate > 0 && !steering.is_on() {
+        tracing::warn!("--connection-budget-per-source is not in force: connections are not steered");
+    }
+    Ok(steering)
 }
 
 fn listen(

@@ -90,7 +90,7 @@ fn start(options: &Options) -> Result<Running, String> {
     let mut worker = rooms.worker_settings(options, memory_limit, cores.len(), together);
     worker.io = io.settings(ring_settings);
     worker.limits.connections = connections;
-    let members = rooms.members(options, &cores, feeds, beginning.taken())?;
+    let (members, steering) = rooms.members(options, &cores, feeds, beginning.taken())?;
     let (socket, taken) = beginning.settle()?;
     let estate = Estate::of(&members, &admin, socket.as_ref(), io.io).map_err(thread)?;
     let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
@@ -105,6 +105,7 @@ fn start(options: &Options) -> Result<Running, String> {
         authenticator: Arc::clone(&rooms.authenticator),
         handover: Arc::clone(&ledger),
         hdr: Some(histograms.desk()),
+        steering,
         memory: memory::start(limit, move |rung| tight.tell(&Order::Memory(rung)).is_empty())
             .map_err(thread)?,
     };

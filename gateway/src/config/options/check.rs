@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    Authentication, FlowControl, Histograms, Limits, Options, OptionsError, Serving, Upstream, Workers,
+    Authentication, FlowControl, Histograms, Limits, Options, OptionsError, Serving, Steering, Upstream,
+    Workers,
 };
+use crate::steering::Wish;
 
 /// A queue wait of a quarter of less than this rounds to nothing useful.
 const REQUEST_TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -18,6 +20,7 @@ pub(super) fn all(options: &Options) -> Result<(), OptionsError> {
     faults.extend(flow_control(&options.flow_control));
     limits(&options.limits, &mut faults);
     workers(&options.workers, &mut faults);
+    steering(&options.steering, &mut faults);
     histograms(&options.histograms, &mut faults);
     if faults.is_empty() { Ok(()) } else { Err(OptionsError::Together(faults)) }
 }
@@ -173,6 +176,21 @@ fn workers(workers: &Workers, faults: &mut Vec<String>) {
              without it, give usher a cpuset"
                 .into(),
         );
+    }
+}
+
+fn steering(steering: &Steering, faults: &mut Vec<String>) {
+    if steering.connection_budget_per_source == 0 {
+        return;
+    }
+    if steering.steering == Wish::Off {
+        faults.push(
+            "--connection-budget-per-source needs --steering=auto or on: the program in the kernel refuses what is beyond it"
+                .into(),
+        );
+    }
+    if steering.connection_budget_burst == 0 {
+        faults.push("--connection-budget-burst must be more than 0: nobody could connect".into());
     }
 }
 

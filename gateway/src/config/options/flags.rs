@@ -15,6 +15,7 @@ use super::values::{
 use crate::crew::cores::{Cores, Count};
 use crate::http1::Speaker;
 use crate::ring;
+use crate::steering;
 use crate::upstream::{Http2, Server};
 use crate::worker;
 
@@ -42,6 +43,9 @@ pub struct Options {
     /// How many cores serve.
     #[command(flatten)]
     pub workers: Workers,
+    /// Which of them a connection comes to.
+    #[command(flatten)]
+    pub steering: Steering,
     /// How bytes come and go.
     #[command(flatten)]
     pub ring: Ring,
@@ -294,6 +298,37 @@ pub struct Workers {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true,
         default_missing_value = "true", num_args = 0..=1, require_equals = true, value_parser = boolean)]
     pub pin_worker: bool,
+}
+
+/// Which worker a connection comes to: [`crate::steering`].
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Steering (by a program in the kernel: CAP_BPF and CAP_NET_ADMIN)")]
+pub struct Steering {
+    /// Bring a client's connections to one worker, the less busy of two: on, off, or auto, which leaves it to the kernel's
+    /// own hash where the program cannot be loaded
+    #[arg(long, value_name = "auto|on|off", default_value = "auto")]
+    pub steering: steering::Wish,
+    /// New connections a second that one source address may open in the long run; 0: as many as it likes. Those beyond are
+    /// refused before TLS costs anything
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub connection_budget_per_source: u32,
+    /// How many of them it may open at once
+    #[arg(long, value_name = "N", default_value_t = BUDGET_BURST)]
+    pub connection_budget_burst: u32,
+}
+
+/// An address is a node, or a NAT with many behind it. After an apiserver's restart a node's kubelet, proxy, agents and
+/// host-network pods come back at once, some with several connections each.
+const BUDGET_BURST: u32 = 200;
+
+impl Steering {
+    /// What it comes to.
+    #[must_use]
+    pub fn settings(&self) -> steering::Settings {
+        let budget =
+            steering::Budget { rate: self.connection_budget_per_source, burst: self.connection_budget_burst };
+        steering::Settings { wish: self.steering, budget }
+    }
 }
 
 /// How bytes come and go. Defaults, and the reasons for them: [`ring::Settings`].

@@ -5,6 +5,7 @@ use usher_flowcontrol::units::{Nanos, Seats};
 
 use super::{Question, workers};
 use crate::observe::{Each, NoAnswer, State, View};
+use crate::steering::Steering;
 use crate::upstream::Look;
 
 fn well() -> View {
@@ -94,7 +95,7 @@ fn a_worker_that_is_being_restarted_is_no_reason_unless_it_does_not_come_back() 
     view.workers = vec![each(State::Serving, 0), each(State::Restarting(Nanos::from_millis(4_999)), 1)];
     assert!(Question::Readyz.answer(&Question::Readyz.checks(&Ok(view.clone())), None, false).unwrap().0);
     assert_eq!(
-        workers(&view),
+        workers(&view, &Steering::default()),
         "[i]worker-0 serves on core 3: 2 connections, 7 requests so far, died 0 times\n\
          [i]worker-1 is being restarted on core 3: 2 connections, 7 requests so far, died 1 times\n"
     );

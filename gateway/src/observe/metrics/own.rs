@@ -8,6 +8,7 @@ use usher_flowcontrol::meters::{Child, Description, Family, Kind, Stability, Val
 use crate::memory::Rung;
 use crate::observe::{Process, State, View};
 use crate::ring;
+use crate::steering::Path;
 use crate::worker::Counters;
 
 /// Values of a metric's labels, and where its number is found.
@@ -265,6 +266,18 @@ static RING: Description = describe(
     &["io", "reason"],
     "How workers do their I/O, and why. Always 1.",
 );
+static STEERING: Description = describe(
+    "usher_steering_info",
+    Kind::Gauge,
+    &["mode", "reason"],
+    "Whether the kernel's steering program brings connections to workers, and why. Always 1.",
+);
+static STEERED: Description = describe(
+    "usher_steering_connections_total",
+    Kind::Counter,
+    &["address", "path"],
+    "Connections by how the steering program found their worker, as long as it is on.",
+);
 static GENERATION: Description = describe(
     "usher_config_generation",
     Kind::Gauge,
@@ -387,6 +400,13 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
     }
     add(&BUILD, vec![env!("CARGO_PKG_VERSION"), process.io.io.name()], Value::Number(1.0));
     add(&RING, vec![process.io.io.name(), &process.io.reason], Value::Number(1.0));
+    let steering = &process.steering;
+    add(&STEERING, vec![steering.mode(), steering.reason()], Value::Number(1.0));
+    for (address, counts) in steering.tallies() {
+        for (path, count) in Path::ALL.into_iter().zip(counts) {
+            add(&STEERED, vec![address, path.name()], Value::Count(count));
+        }
+    }
     if let Some(snapshot) = &view.snapshot {
         add(&GENERATION, Vec::new(), value(&GENERATION, snapshot.generation));
     }

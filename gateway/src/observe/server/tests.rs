@@ -13,6 +13,7 @@ use usher_flowcontrol::units::{Nanos, Seats, Work};
 use super::{bind, start};
 use crate::identity::{Authenticator, Options};
 use crate::observe::{Answer, NoAnswer, Process, View, Workers};
+use crate::steering::Steering;
 use crate::upstream::Look;
 
 /// Answers the same each time.
@@ -61,6 +62,7 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
             memory: Arc::default(),
             handover: Arc::default(),
             hdr: None,
+            steering: Steering::default(),
         },
     )
     .unwrap();

@@ -6,10 +6,11 @@ use usher_flowcontrol::request_info::RequestInfo;
 use super::*;
 use crate::config::objects::Source;
 use crate::coordinator;
+use crate::steering;
 
 /// One level with one seat and no queues.
 fn admission() -> Rc<Admission> {
-    Rc::new(Admission::new(Seats(1), 0, None))
+    Rc::new(Admission::new(Seats(1), 0, None, steering::Line::default()))
 }
 
 fn arrive(admission: &Rc<Admission>) -> Entry {
@@ -87,7 +88,8 @@ impl Pair {
     }
 
     fn worker(&self, worker: usize) -> Rc<Admission> {
-        let admission = Rc::new(Admission::new(Seats(1), worker, Some(self.seats.together())));
+        let admission =
+            Rc::new(Admission::new(Seats(1), worker, Some(self.seats.together()), steering::Line::default()));
         admission.configure(&self.told);
         admission
     }

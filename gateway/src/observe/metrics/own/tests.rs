@@ -9,6 +9,7 @@ use usher_flowcontrol::meters::Kind;
 use crate::identity::{Authenticator, Options};
 use crate::observe::metrics::Format;
 use crate::observe::{Each, Process, State, View};
+use crate::steering::Steering;
 use crate::upstream::Look;
 use crate::worker::Counters;
 
@@ -25,6 +26,7 @@ fn process() -> Process {
         memory: Arc::default(),
         handover: Arc::default(),
         hdr: None,
+        steering: Steering::default(),
     }
 }
 
@@ -108,6 +110,7 @@ fn the_process_and_the_apiservers_are_shown() {
         "usher_worker_requests_total{worker=\"worker-1\"} 5",
         "usher_ring_info{io=\"epoll\",reason=\"asked for\"} 1",
         "usher_ring_sends_short_total 5",
+        "usher_steering_info{mode=\"off\",reason=\"asked for\"} 1",
     ] {
         assert!(text.lines().any(|each| each == line), "no {line} in\n{text}");
     }
