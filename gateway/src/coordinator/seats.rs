@@ -70,11 +70,14 @@ impl Seats {
         Arc::clone(&inside.objects)
     }
 
-    /// That worker has died: what it held is given back, before another one takes its place.
-    pub fn bury(&self, worker: usize) {
+    /// That worker has died: what it held is given back, before another one takes its place. `false`: somebody is in
+    /// the way of that at some level; try again.
+    #[must_use]
+    pub fn bury(&self, worker: usize) -> bool {
         let mut inside = self.inside();
-        inside.coordinator.bury(ring::precise(), worker);
+        let is_buried = inside.coordinator.bury(ring::precise(), worker);
         self.wake(&mut inside.coordinator);
+        is_buried
     }
 
     /// The levels as a whole.

@@ -33,8 +33,9 @@ pub struct Settings {
     pub worker: worker::Settings,
     /// Of each worker.
     pub members: Vec<Member>,
-    /// Called after a worker has died, with its index, before another one takes its place: what it left is cleared up.
-    pub bury: Box<dyn Fn(usize) + Send>,
+    /// Called with its index after a worker has died, and again before another one takes its place: what it left is
+    /// cleared up. `false`: not all of it is yet, and its place must not be taken; it is called again soon.
+    pub bury: Box<dyn Fn(usize) -> bool + Send>,
 }
 
 /// What one worker has for itself.

@@ -20,6 +20,8 @@ use crate::worker::{self, Command};
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause doubles with each death up to that: clients' connections to this worker time out after some ten seconds.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Between two tries to bury a dead worker whom others were just in the way of: the coordinator looks as often.
+const BURY_AGAIN: Nanos = Nanos::from_millis(5);
 /// A worker that has lived so long has got over what killed the one before: the pause begins again.
 const SETTLED: Nanos = Nanos::from_millis(60_000);
 /// How often telling a worker to drain is tried while its mailbox is full, [`PAUSE`] apart.
@@ -52,7 +54,7 @@ pub(super) enum End {
 pub(super) struct Watch {
     settings: worker::Settings,
     places: Vec<Place>,
-    bury: Box<dyn Fn(usize) + Send>,
+    bury: Box<dyn Fn(usize) -> bool + Send>,
     posts: Posts,
     events: Sender<Event>,
     heard: Receiver<Event>,
@@ -76,7 +78,7 @@ impl Watch {
     pub(super) fn new(
         settings: worker::Settings,
         members: Vec<Member>,
-        bury: Box<dyn Fn(usize) + Send>,
+        bury: Box<dyn Fn(usize) -> bool + Send>,
         posts: Posts,
         events: Sender<Event>,
         heard: Receiver<Event>,
@@ -149,11 +151,16 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes the places again whose time has come.
+    /// Takes the places again whose time has come. Not one whose last owner is not buried everywhere: the next one would
+    /// find his desks taken, and would have no part of those levels for as long as it lives.
     fn start_due(&mut self) {
         let now = ring::precise();
         for index in 0..self.places.len() {
             if self.places[index].due.is_none_or(|due| due > now) {
+                continue;
+            }
+            if !(self.bury)(index) {
+                self.places[index].due = Some(now + BURY_AGAIN);
                 continue;
             }
             match self.start(index) {
@@ -187,7 +194,7 @@ impl Watch {
             }
             End::Failed(error) => error.to_string(),
         };
-        (self.bury)(index);
+        let _is_buried = (self.bury)(index); // now, for those who wait for its seats; before its place is taken, for the next one
         let pause = self.die(index);
         tracing::error!(worker = name(index), why, ?pause, "a worker has died; its connections are closed");
         Ok(())

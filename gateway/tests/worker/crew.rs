@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -29,8 +29,10 @@ pub(crate) struct Ship {
     seats: Option<Arc<coordinator::Seats>>,
     pub(crate) stub: Stub,
     pub(crate) steering: Arc<Steering>,
-    /// How often somebody was buried.
-    buried: Arc<AtomicUsize>,
+    /// How often somebody was to be buried.
+    burials: Arc<AtomicUsize>,
+    /// That somebody is in the way of it.
+    hindered: Arc<AtomicBool>,
 }
 
 impl Ship {
@@ -78,11 +80,11 @@ impl Ship {
             hdr: None,
         };
         let members = sockets.into_iter().enumerate().map(member).collect();
-        let buried = Arc::<AtomicUsize>::default();
-        let (burials, undertaker) = (Arc::clone(&buried), seats.clone());
+        let (burials, hindered) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (tried, in_the_way, undertaker) = (Arc::clone(&burials), Arc::clone(&hindered), seats.clone());
         let bury = Box::new(move |worker| {
-            burials.fetch_add(1, Ordering::Relaxed);
-            undertaker.iter().for_each(|seats| seats.bury(worker));
+            tried.fetch_add(1, Ordering::Relaxed);
+            !in_the_way.load(Ordering::Relaxed) && undertaker.as_ref().is_none_or(|seats| seats.bury(worker))
         });
         let crew = crew::start(crew::Settings { worker, members, bury }).unwrap();
         let posts = crew.posts();
@@ -94,7 +96,7 @@ impl Ship {
             let posts = posts.clone();
             seats.start(move || posts.tidy()).unwrap();
         }
-        Ok(Self { crew, posts, seats, stub, steering: Arc::new(steering), buried })
+        Ok(Self { crew, posts, seats, stub, steering: Arc::new(steering), burials, hindered })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -289,7 +291,7 @@ async fn dies(workers: usize, how: Sabotage) {
     }
     let view = ship.until_whole().await;
     assert_eq!(view.workers[1].deaths, 1);
-    assert_eq!(ship.buried.load(Ordering::Relaxed), 1);
+    assert_eq!(ship.burials.load(Ordering::Relaxed), 2, "when it died, and before its place was taken");
     assert_eq!(view.counters.requests, (workers + 8 * workers) as u64, "what the dead one counted stays");
     ship.until("connections to be gone", |view| view.counters.connections_open == workers as u64 - 1).await;
     ship.done().await;
@@ -303,6 +305,26 @@ async fn a_worker_that_dies_takes_its_own_connections_with_it_and_comes_back() {
             dies(workers, how).await;
         }
     }
+}
+
+#[tokio::test]
+async fn nobody_takes_the_place_of_a_worker_that_is_not_buried() {
+    let mut ship = Ship::new(2).await;
+    ship.hindered.store(true, Ordering::Relaxed);
+    ship.sabotage(1, Sabotage::Loop);
+    patiently("many tries to bury it", async {
+        while ship.burials.load(Ordering::Relaxed) < 5 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let view = ship.look().await;
+    assert!(matches!(view.workers[1].state, State::Restarting(_)), "{:?}", view.workers[1].state);
+    ship.hindered.store(false, Ordering::Relaxed);
+    ship.until_whole().await;
+    let mut client = ship.client().await;
+    served(&mut ship, &mut client).await;
+    ship.done().await;
 }
 
 async fn pass(barrier: &Arc<Barrier>) {

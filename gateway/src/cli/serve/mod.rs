@@ -134,12 +134,8 @@ fn start(options: &Options) -> Result<Running, String> {
 }
 
 /// What is done after a worker has died: what it held of shared levels is given back.
-fn bury(seats: Option<Arc<coordinator::Seats>>) -> Box<dyn Fn(usize) + Send> {
-    Box::new(move |worker| {
-        if let Some(seats) = &seats {
-            seats.bury(worker);
-        }
-    })
+fn bury(seats: Option<Arc<coordinator::Seats>>) -> Box<dyn Fn(usize) -> bool + Send> {
+    Box::new(move |worker| seats.as_ref().is_none_or(|seats| seats.bury(worker)))
 }
 
 /// Which of the workers' addresses is with TLS, and which without.

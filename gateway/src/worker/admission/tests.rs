@@ -172,7 +172,7 @@ fn a_worker_takes_the_place_of_one_that_died() {
     let mut pair = Pair::new();
     let successor = Controller::empty(ring::now(), Seats(1));
     drop(std::mem::replace(&mut *pair.workers[0].controller.borrow_mut(), successor));
-    pair.seats.bury(0);
+    assert!(pair.seats.bury(0));
     pair.workers[0] = pair.worker(0);
     let Entry::Seated(seat) = pair.arrive(0) else { panic!("a free seat") };
     drop(seat);
