@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use usher_flowcontrol::controller::Controller;
-use usher_flowcontrol::level::{self, Mode, Part as _};
+use usher_flowcontrol::level::{self, Part as _};
 use usher_flowcontrol::objects::{FlowSchema, PriorityLevelConfiguration};
 use usher_flowcontrol::plan;
 use usher_flowcontrol::snapshot::{Past, Snapshot};
@@ -21,6 +21,7 @@ use usher_flowcontrol::units::{Nanos, Seats};
 use crate::level::{Level, Options};
 use crate::part::{ATTEMPTS_MAX, Part};
 use crate::sync::{AtomicU64, Ordering};
+use crate::table::SLOTS_MAX;
 
 /// The coordinator.
 #[derive(Debug)]
@@ -28,13 +29,10 @@ pub struct Coordinator {
     controller: Controller<Part>,
     /// Of every level.
     options: Options,
-    server_limit: Seats,
     shared: Shared,
     /// Levels of a coordinator that died, by name, until they are configured again or have drained: they keep their
     /// limits, and take no part in borrowing.
     inherited: BTreeMap<Arc<str>, Part>,
-    /// Requests that a worker may have at any level at once, in simulations.
-    slots: Option<usize>,
 }
 
 /// The levels that workers share, and what they tell each other beside them. Cheap to clone.
@@ -55,15 +53,6 @@ struct Crowd {
 /// down at another.
 const DESKS: usize = 2;
 
-/// Requests that a worker may have at an exempt level at once. Those of administrators: a few.
-const EXEMPT_SLOTS: usize = 4096;
-
-/// Requests that a worker may have at another level at once: what its queues hold and its seats let run, within these
-/// bounds. A slot takes 80 bytes, and as many again once it is used.
-const SLOTS_MIN: usize = 256;
-/// See [`SLOTS_MIN`]. `--max-waiting-requests` is about as many.
-const SLOTS_MAX: usize = 20_000;
-
 impl Coordinator {
     /// Nothing yet: [`Coordinator::configure`] must follow. `server_limit`: seats of the server, more than 0.
     /// `exact`: every request is decided in the one order, none on leased seats.
@@ -72,23 +61,23 @@ impl Coordinator {
         let crowds = (0..workers).map(|_| CachePadded::new(Crowd::default())).collect();
         Self {
             controller: Controller::empty(now, server_limit),
-            options: Options { workers, watchers: DESKS, bypass: !exact, ..Options::default() },
-            server_limit,
+            options: Options {
+                workers,
+                watchers: DESKS,
+                slots: SLOTS_MAX,
+                bypass: !exact,
+                ..Options::default()
+            },
             shared: Shared { levels: Arc::default(), crowds },
             inherited: BTreeMap::new(),
-            slots: None,
         }
     }
 
     /// For simulations: levels that are made from now on have slots, rings, leases and holds of these sizes.
     #[must_use]
-    pub fn with_sizes(self, slots: usize, sizes: Options) -> Self {
-        let Options { ring, lease, lease_from, hold, .. } = sizes;
-        Self {
-            options: Options { ring, lease, lease_from, hold, ..self.options },
-            slots: Some(slots),
-            ..self
-        }
+    pub fn with_sizes(self, sizes: Options) -> Self {
+        let Options { slots, ring, lease, lease_from, hold, .. } = sizes;
+        Self { options: Options { slots, ring, lease, lease_from, hold, ..self.options }, ..self }
     }
 
     /// Another one in the place of one that died, or is about to. It knows the levels as they are, and nothing of
@@ -113,8 +102,7 @@ impl Coordinator {
         levels: &[PriorityLevelConfiguration],
         moves_seats: bool,
     ) -> Shared {
-        let (options, server, inherited) = (self.options, self.server_limit, &mut self.inherited);
-        let of_all = self.slots;
+        let (options, inherited) = (self.options, &mut self.inherited);
         let mut moves_seats = moves_seats;
         self.controller.take_over(now, schemas, levels, |level, known| {
             if known.is_some() {
@@ -125,8 +113,7 @@ impl Coordinator {
             let former = if is_open(name) { inherited.remove(name) } else { None };
             former.or_else(|| {
                 moves_seats = true;
-                let slots = of_all.unwrap_or_else(|| slots(level.mode, server));
-                let level = Level::new(now, level.mode, Seats(0), Options { slots, ..options });
+                let level = Level::new(now, level.mode, Seats(0), options);
                 level.shard(options.workers).map(Part::of_coordinator)
             })
         });
@@ -277,23 +264,10 @@ impl Crowd {
     }
 }
 
-/// Requests that a worker may have at a level of that shape.
-fn slots(mode: Mode, server_limit: Seats) -> usize {
-    let seats = usize::try_from(server_limit.0).unwrap_or(usize::MAX);
-    match mode {
-        Mode::Exempt => EXEMPT_SLOTS,
-        Mode::Reject => seats.clamp(SLOTS_MIN, SLOTS_MAX),
-        Mode::Queue { queues, queue_length_limit, .. } => {
-            let waiting = (queues as usize).saturating_mul(queue_length_limit as usize);
-            waiting.saturating_add(seats).clamp(SLOTS_MIN, SLOTS_MAX)
-        }
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use usher_flowcontrol::level::{Arrival, Event, Verdict};
+    use usher_flowcontrol::level::{Arrival, Event, Reason, Verdict};
     use usher_flowcontrol::objects::{LimitResponse, Limited, Queuing};
     use usher_flowcontrol::units::{FlowHash, Work};
 
@@ -313,6 +287,35 @@ mod tests {
             ..Limited::default()
         });
         object
+    }
+
+    #[test]
+    fn a_level_takes_what_its_queues_hold_however_late_they_grew() {
+        let mut coordinator = Coordinator::new(NOW, Seats(1), 1, false);
+        let level =
+            coordinator.configure(NOW, &[], &[narrow()], true).level("narrow").cloned().expect("there");
+        let mut worker = level.shard(0).expect("nobody has it");
+        let mut grown = narrow();
+        let queuing = grown.spec.limited.as_mut().and_then(|limited| limited.limit_response.queuing.as_mut());
+        queuing.expect("it has queues").queue_length_limit = 1000;
+        let shared = coordinator.configure(NOW, &[], &[grown], true);
+        assert!(shared.level("narrow").is_some_and(|same| Arc::ptr_eq(same, &level)));
+        let mut arrive = || worker.arrive(NOW, Arrival { flow: FlowHash(0), work: Work::seats(1), tag: 0 });
+        assert!(matches!(arrive(), Verdict::Execute(_)));
+        assert!((0..1000).all(|_| matches!(arrive(), Verdict::Wait(_))));
+        assert_eq!(arrive(), Verdict::Reject(Reason::QueueFull));
+    }
+
+    #[test]
+    fn a_dead_worker_is_not_buried_while_somebody_is_in_the_way() {
+        let mut coordinator = Coordinator::new(NOW, Seats(1), 2, false);
+        let level =
+            coordinator.configure(NOW, &[], &[narrow()], true).level("narrow").cloned().expect("there");
+        drop(level.shard(0).expect("nobody has it"));
+        let visitor = level.role().expect("nobody visits");
+        assert!(!coordinator.bury(NOW, 0) && level.shard(0).is_none());
+        drop(visitor);
+        assert!(coordinator.bury(NOW, 0) && level.shard(0).is_some());
     }
 
     #[test]

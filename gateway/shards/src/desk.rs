@@ -8,6 +8,7 @@ use crate::operation::Shape;
 use crate::ring::Ring;
 use crate::slots::{Slot, State};
 use crate::sync::{AtomicBool, AtomicU64, Data, Ordering, Step, left_out};
+use crate::table::Table;
 
 /// The desk.
 #[derive(Debug)]
@@ -22,10 +23,9 @@ pub(crate) struct Desk {
     pub(crate) blocked: (Data, Data),
     /// To the holder of the role.
     pub(crate) operations: Ring,
-    pub(crate) notices: Notices,
-    pub(crate) slots: Box<[Slot]>,
-    /// A bit per slot whose request was bypassed. Only a hint where to look; written by the worker.
-    bypassed: Box<[AtomicU64]>,
+    pub(crate) table: Table,
+    /// Raised while the worker has been told of slots and has not looked yet.
+    flag: CachePadded<AtomicBool>,
     /// What [`crate::operation::Operation::Reconfigure`] asks for.
     pub(crate) wanted: Shape,
     pub(crate) tally: CachePadded<Tally>,
@@ -49,15 +49,6 @@ pub(crate) struct Tally {
     pub(crate) turned_away: Data,
 }
 
-/// Slots whose requests were granted seats or turned away while their worker was not looking.
-#[derive(Debug)]
-pub(crate) struct Notices {
-    /// From the holder of the role. A slot is in it once at most, so it is never full.
-    ring: Ring,
-    /// Raised while the worker has been told and has not looked yet.
-    flag: CachePadded<AtomicBool>,
-}
-
 /// Who works at a desk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
@@ -74,33 +65,31 @@ impl Desk {
             lease_max: CachePadded::new(Data::new(0)),
             blocked: (Data::new(0), Data::new(0)),
             operations: Ring::new(ring),
-            notices: Notices { ring: Ring::new(slots), flag: CachePadded::new(AtomicBool::new(false)) },
-            slots: (0..slots).map(|_| Slot::new()).collect(),
-            bypassed: (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            table: Table::new(slots),
+            flag: CachePadded::new(AtomicBool::new(false)),
             wanted: Shape::new(mode, limit),
             tally: CachePadded::new(Tally::default()),
             claim: AtomicU64::new(Claim::Nobody as u64),
         }
     }
 
-    pub(crate) fn slot(&self, slot: u32) -> &Slot {
-        &self.slots[slot as usize]
-    }
-
-    /// The worker begins (or ends) a bypassed request in that slot.
     #[inline]
-    pub(crate) fn mark(&self, slot: u32, bypassed: bool) {
-        let word = &self.bypassed[slot as usize / 64];
-        let (bit, marks) = (1 << (slot % 64), word.load(Ordering::Relaxed));
-        word.store(if bypassed { marks | bit } else { marks & !bit }, Ordering::Relaxed);
+    pub(crate) fn slot(&self, slot: u32) -> &Slot {
+        self.table.slot(slot)
     }
 
-    /// Slots in which bypassed requests may be running.
-    pub(crate) fn marked(&self) -> impl Iterator<Item = u32> {
-        (0_u32..).zip(&self.bypassed).flat_map(|(index, word)| {
-            let bits = word.load(Ordering::Relaxed);
-            (0..64).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| index * 64 + bit)
-        })
+    /// By the holder of the role, who has told of a slot: whether the worker must be woken. Not if it was and has not
+    /// looked yet; not if it is the holder himself, who looks when he is done and does not ask.
+    pub(crate) fn raise_flag(&self) -> bool {
+        !self.flag.swap(true, Ordering::AcqRel)
+    }
+
+    /// The worker is about to look.
+    #[inline]
+    pub(crate) fn lower_flag(&self) {
+        if self.flag.load(Ordering::Relaxed) {
+            self.flag.swap(false, Ordering::AcqRel);
+        }
     }
 
     /// Sits down, unless somebody does or did.
@@ -124,50 +113,18 @@ impl Desk {
     /// Frees everything for the next worker; returns the seats of the pool that the last one held.
     pub(crate) fn clear(&self) -> u64 {
         let mut seats = self.lease.swap(0, Ordering::AcqRel);
-        for slot in &self.slots {
+        for slot in self.table.slots() {
             if matches!(slot.state(), State::Bypassed | State::Lingering) {
                 seats += slot.arrival(0).work.max_seats().0;
             }
             slot.set(State::Free);
         }
-        for word in &self.bypassed {
-            word.store(0, Ordering::Relaxed);
-        }
-        while self.notices.next().is_some() {}
-        self.notices.flag.store(false, Ordering::Relaxed);
+        self.table.clear_marks();
+        while self.table.heard().is_some() {}
+        self.flag.store(false, Ordering::Relaxed);
         self.tally.held.store(0, Ordering::Relaxed);
         self.tally.lingering.store(0, Ordering::Relaxed);
         seats
-    }
-}
-
-// === impl Notices ===
-
-impl Notices {
-    /// By the holder of the role. [`Notices::raise_flag`] follows, unless he is the worker himself, who
-    /// looks when he is done.
-    pub(crate) fn tell(&self, slot: u32) {
-        let told = self.ring.push(u64::from(slot), 0);
-        debug_assert!(told, "a slot is told about once in its life");
-    }
-
-    /// Whether the worker must be woken: not if it was and has not looked yet.
-    pub(crate) fn raise_flag(&self) -> bool {
-        !self.flag.swap(true, Ordering::AcqRel)
-    }
-
-    /// The worker is about to look.
-    #[inline]
-    pub(crate) fn lower_flag(&self) {
-        if self.flag.load(Ordering::Relaxed) {
-            self.flag.swap(false, Ordering::AcqRel);
-        }
-    }
-
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "written by `tell`")]
-    pub(crate) fn next(&self) -> Option<u32> {
-        self.ring.pop().map(|(slot, _)| slot as u32)
     }
 }
 

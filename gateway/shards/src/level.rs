@@ -15,6 +15,7 @@ use crate::role::{Holder, Role};
 use crate::sequencer::Sequencer;
 use crate::shard::Shard;
 use crate::sync::{AtomicBool, AtomicU64, Data, Ordering};
+use crate::table::SLOTS_MAX;
 
 /// The level. Workers come to it through their [`Shard`]s.
 #[derive(Debug)]
@@ -31,7 +32,8 @@ pub struct Options {
     /// Desks after those of the workers, for those who change the configuration and bury the dead. Each has one slot:
     /// they send no requests. Up to 16.
     pub watchers: usize,
-    /// Requests that a worker may have at the level at a time, waiting, executing and lingering; 1 to 65535.
+    /// Requests that a worker may have at the level at a time, waiting, executing and lingering; 1 to 65535. A place costs
+    /// nothing before it is used.
     pub slots: usize,
     /// Operations that a worker can leave without being visited. Beyond, they stay with the worker, who
     /// tries again; nothing is lost.
@@ -88,7 +90,7 @@ const LIMIT_MAX: Seats = Seats(1 << 30);
 
 const WORKERS_MAX: usize = 256;
 const WATCHERS_MAX: usize = 16;
-const SLOTS_MAX: usize = (1 << 16) - 1;
+const RING_MAX: usize = 1 << 16;
 const _: () = assert!(WORKERS_MAX * SLOTS_MAX + WATCHERS_MAX < 1 << WAITING_BITS, "all may wait");
 
 impl Default for Options {
@@ -130,7 +132,7 @@ impl Level {
             workers: options.workers.clamp(1, WORKERS_MAX),
             watchers: options.watchers.min(WATCHERS_MAX),
             slots: options.slots.clamp(1, SLOTS_MAX),
-            ring: options.ring.clamp(1, SLOTS_MAX),
+            ring: options.ring.clamp(1, RING_MAX),
             hold: options.hold.max(1),
             ..options
         };

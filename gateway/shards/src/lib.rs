@@ -23,7 +23,7 @@
 //! | `coordinator` | what is decided about levels as a whole, and what workers are given |
 //! | `lending` | what each worker may keep for its next requests |
 //! | `part` | what a controller asks of a level: a worker's part, the coordinator's |
-//! | `desk`, `slots` | what a worker shows to the others |
+//! | `desk`, `table`, `slots` | what a worker shows to the others: its requests in a table that grows |
 //! | `operation` | what can be left in a ring |
 //! | `lengths`, `publication` | published queue lengths; publishing, at once or in a simulation later |
 //! | `look` | what can be seen of a level |
@@ -49,6 +49,7 @@ mod sequencer;
 mod shard;
 mod slots;
 pub mod sync;
+mod table;
 mod wakes;
 
 #[cfg(all(test, not(loom)))]

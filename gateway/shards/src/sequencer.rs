@@ -272,7 +272,7 @@ impl Sequencer {
             return;
         }
         let marked = common.desks.iter().enumerate();
-        let marked = marked.flat_map(|(worker, desk)| desk.marked().map(move |slot| (worker, slot)));
+        let marked = marked.flat_map(|(worker, desk)| desk.table.marked().map(move |slot| (worker, slot)));
         for (worker, slot) in marked.take(ADOPTED_MAX) {
             // What the worker finished in that slot earlier may still be in its ring.
             if self.booked_mut(worker, slot).is_some() {
@@ -379,9 +379,9 @@ fn tell(worker: usize, slot: u32, answer: Answer, visit: &mut Visit<'_>) {
         visit.answer = Some(answer);
         return;
     }
-    let notices = &visit.common.desks[worker].notices;
-    notices.tell(slot);
-    if worker != visit.visitor && notices.raise_flag() {
+    let desk = &visit.common.desks[worker];
+    desk.table.tell(slot);
+    if worker != visit.visitor && desk.raise_flag() {
         visit.wakes.add(worker);
     }
 }

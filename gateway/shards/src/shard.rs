@@ -87,7 +87,7 @@ impl Shard {
                 let shown = self.slot(slot);
                 shown.describe(arrival.flow, arrival.work);
                 shown.bypass(ticket.generation);
-                self.desk.mark(slot, true);
+                self.desk.table.mark(slot, true);
                 Tally::add(&self.desk.tally.bypassed);
                 return Verdict::Execute(ticket);
             }
@@ -145,7 +145,7 @@ impl Shard {
             let linger = shown.described_linger();
             let next = if linger > Nanos::ZERO { State::Lingering } else { State::Free };
             let was_mine = shown.finish(ticket.generation, next);
-            self.desk.mark(slot, false);
+            self.desk.table.mark(slot, false);
             if was_mine {
                 if linger > Nanos::ZERO {
                     return self.lingers(slot, now + linger);
@@ -210,7 +210,7 @@ impl Shard {
     /// Once a turn, before the worker sleeps, and when it was woken: does what others left to this worker.
     pub fn poll(&mut self, now: Nanos) {
         if flag_goes_first() {
-            self.desk.notices.lower_flag();
+            self.desk.lower_flag();
         }
         self.reclaim();
         if !self.outbox.is_empty() || self.level.common.mail.has(self.me) {
@@ -222,9 +222,9 @@ impl Shard {
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
-            let Some(slot) = self.desk.notices.next() else {
+            let Some(slot) = self.desk.table.heard() else {
                 if !flag_goes_first() {
-                    self.desk.notices.lower_flag();
+                    self.desk.lower_flag();
                 }
                 return None;
             };
@@ -347,7 +347,7 @@ impl Shard {
     /// One that was never used.
     fn fresh_slot(&mut self) -> Option<u32> {
         let slot = u32::try_from(self.entries.len()).ok()?;
-        (self.entries.len() < self.desk.slots.len()).then(|| {
+        self.desk.table.make(slot).then(|| {
             let phase = Phase::Vacant;
             self.entries.push(Entry { generation: 0, phase, bypassed: false, seats: 0, tag: 0 });
             slot

@@ -40,6 +40,8 @@ pub enum Step {
     ReadBeforeAdopting,
     /// A worker lowers its flag before it reads its notices, not after.
     FlagBeforeNotices,
+    /// A worker empties a ring of notices before it goes on to the one that the holder fills now.
+    EmptyBeforeNextRing,
     /// A holder who stops early wakes somebody to go on.
     PassOn,
     /// Who puts back an operation that found the ring full has himself woken to try again.

@@ -136,6 +136,29 @@ fn a_worker_without_slots_turns_away() {
 }
 
 #[test]
+fn queues_that_grow_after_a_level_was_made_are_filled() {
+    let mut shards =
+        level(queues(1, 1, 1), 1, Options { workers: 2, slots: usize::MAX, ..Options::default() });
+    let mut running = vec![executing(arrive(&mut shards[0], ms(0), 0, Work::seats(1)))];
+    waiting(arrive(&mut shards[0], ms(0), 0, Work::seats(1)));
+    let full = Verdict::Reject(Reason::QueueFull);
+    assert_eq!(arrive(&mut shards[0], ms(0), 0, Work::seats(1)), full);
+    shards[1].reconfigure(ms(1), queues(1, 1, 10_000), Seats(1));
+    for tag in 1..10_000 {
+        waiting(arrive(&mut shards[0], ms(1), tag, Work::seats(1)));
+    }
+    assert_eq!(arrive(&mut shards[0], ms(1), 0, Work::seats(1)), full);
+    // In the order in which they came, through all that the table grew.
+    for tag in 0..10_000 {
+        let last = running.pop().expect("it was granted");
+        let _released = shards[0].finish(ms(2), last);
+        let [Event::Dispatched(next)] = events(&mut shards[0])[..] else { panic!("{tag}: the seat is free") };
+        assert_eq!(next.tag, tag);
+        running.push(next.ticket);
+    }
+}
+
+#[test]
 fn a_full_queue_turns_away_without_the_sequencer() {
     let mut shards = level(queues(1, 1, 2), 1, two());
     executing(arrive(&mut shards[0], ms(0), 0, Work::seats(1)));

@@ -383,6 +383,16 @@ fn a_ticket_behind_a_finish() {
     );
 }
 
+/// A worker's third request makes its table grow while the other two are told of.
+fn a_table_grows() {
+    let set_up = [ANOTHER, ANOTHER, ONE, ONE];
+    let finish_both: Script = |me| {
+        me.finish();
+        me.finish();
+    };
+    race(2, Options { slots: 4, ..SMALL }, set_up, [|me| me.arrive(1), finish_both]);
+}
+
 /// A worker has died with a request that runs, one that waits, and an operation in its ring.
 fn a_worker_is_buried() {
     let die: (usize, Script) = (1, |me| {
@@ -400,7 +410,7 @@ holds! {
     one_seat_for_two a_slot_is_used_again both_come_and_go one_seat_in_order one_parked_seat a_lease_is_swept one_seat_for_three one_seat_for_three_in_order
     wide_and_narrow wider_than_the_limit cancelled_while_granted cancelled_in_the_ring the_limit_rises the_limit_falls
     the_role_is_passed_on the_ring_is_full told_while_looking a_worker_is_buried parked_while_swept
-    a_ticket_behind_a_finish
+    a_ticket_behind_a_finish a_table_grows
 }
 
 macro_rules! needed {
@@ -423,6 +433,7 @@ needed! {
     AdoptBySwap adopting_by_swap by one_seat_for_two
     ReadBeforeAdopting reading_before_adopting by a_slot_is_used_again
     FlagBeforeNotices the_flag_before_the_notices by told_while_looking
+    EmptyBeforeNextRing emptying_a_ring_before_the_next by a_table_grows
     PassOn passing_the_role_on by the_role_is_passed_on
     RetryWhenFull trying_again by the_ring_is_full
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use usher_flowcontrol::units::{Nanos, Seats};
-use usher_shards::{Coordinator, Level, Shared};
+use usher_shards::{Coordinator, Level, Options, Shared};
 
 use super::{Checked, Event, State, World};
 use crate::simulation::checks::divided;
@@ -26,7 +26,7 @@ impl Lending {
     pub(super) fn new(scenario: &Scenario) -> Self {
         let seats = Seats(scenario.seats);
         let coordinator = Coordinator::new(Nanos::ZERO, seats, scenario.workers, scenario.exact);
-        let mut coordinator = coordinator.with_sizes(scenario.slots, scenario.knobs.options());
+        let mut coordinator = coordinator.with_sizes(sizes(scenario));
         let objects: Vec<_> = scenario.levels.iter().map(|level| level.object()).collect();
         let shared = coordinator.configure(Nanos::ZERO, &[], &objects, true);
         Self { coordinator: Some(coordinator), shared, sample_due: Nanos::ZERO }
@@ -60,7 +60,7 @@ impl World<'_> {
         let Some(lending) = &mut self.lending else { return Ok(()) };
         let shared = lending.shared.clone();
         let next = Coordinator::succeed(now, Seats(scenario.seats), scenario.exact, shared);
-        let mut next = next.with_sizes(scenario.slots, scenario.knobs.options());
+        let mut next = next.with_sizes(sizes(scenario));
         next.configure(now, &[], &objects, false);
         self.agenda.enter(next.borrow_due(), Event::Divide);
         self.agenda.enter(now, Event::Sample);
@@ -186,4 +186,9 @@ impl World<'_> {
         let here = self.workers[self.scenario.workers].state == State::Here;
         self.lending.as_mut()?.coordinator.as_mut().filter(|_| here)
     }
+}
+
+/// Of every level.
+fn sizes(scenario: &Scenario) -> Options {
+    Options { slots: scenario.slots, ..scenario.knobs.options() }
 }
