@@ -32,6 +32,7 @@ fn ci(arguments: &[String]) -> Outcome {
     steps.step("licences, bans, sources", deny);
     steps.step("the kernel programs are what their source gives", crate::ebpf::check);
     steps.step("tests", || (crate::test::TASK.run)(&[]));
+    steps.step("core, shards and choice on aarch64; usher compiles for it", crate::dist::check);
     steps.step("the many-worker protocol under loom", || (crate::loom::TASK.run)(&[]));
     // With what the tests have built: whether the bench works, not how fast anything is.
     for (bench, name) in [

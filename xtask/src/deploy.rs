@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{cargo, root, run, target, words};
+use crate::dist::{self, host};
+use crate::run::{cargo, output, root, run, target};
 use crate::{Outcome, Task};
 
 pub(crate) const TASK: Task = Task {
@@ -79,7 +80,7 @@ fn build(wanted: &Wanted) -> Result<Image, String> {
     let place = target().join("deploy");
     let context = place.join("context");
     afresh(&context)?;
-    let program = static_program(wanted)?;
+    let program = dist::program(&wanted.target, &wanted.profile)?;
     copy(&program, &context.join("usher"))?;
     // Symbols stay, for the places in a panic's backtrace; what only a debugger reads goes.
     run(Command::new(strip(&wanted.target)).arg("--strip-debug").arg(context.join("usher")))?;
@@ -109,25 +110,6 @@ fn build(wanted: &Wanted) -> Result<Image, String> {
         }
     }
     Ok(Image { archive, folder, entrypoint })
-}
-
-/// usher without any library beside it. glibc's, not musl's: it is at hand wherever Rust is, and since 2.34 looks names up in
-/// `/etc/hosts` and the DNS by itself, also in a static program (nothing else is asked: `deploy/image/nsswitch.conf`).
-fn static_program(wanted: &Wanted) -> Result<PathBuf, String> {
-    let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", wanted.target.to_uppercase().replace('-', "_"));
-    let mut command = cargo(["build", "--package", "usher", "--bin", "usher"]);
-    command.args(["--profile", &wanted.profile, "--target", &wanted.target]);
-    run(command.env(flags, "-C target-feature=+crt-static"))?;
-    let folder = if wanted.profile == "dev" { "debug" } else { &wanted.profile };
-    Ok(target().join(&wanted.target).join(folder).join("usher"))
-}
-
-/// The machine that this runs on, as the compiler calls it.
-fn host() -> Result<String, String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let said = output(Command::new(rustc).arg("-vV"))?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(String::from).ok_or_else(|| "rustc does not say for what machine it is".into())
 }
 
 /// binutils' name for another machine's: the triple without its vendor.
@@ -177,16 +159,6 @@ impl Buildah {
     fn output(&self, arguments: &[&str]) -> Result<String, String> {
         output(&mut self.command(arguments, &[]))
     }
-}
-
-/// What a command says, without the space around it.
-fn output(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| format!("cannot start {}: {error}", words(command)))?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if output.status.success() {
-        return Ok(said);
-    }
-    Err(format!("{}: {}\n{}", words(command), output.status, String::from_utf8_lossy(&output.stderr)))
 }
 
 /// An empty folder.

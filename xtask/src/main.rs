@@ -8,6 +8,7 @@ mod ci;
 mod cluster;
 mod demo;
 mod deploy;
+mod dist;
 mod e2e;
 mod ebpf;
 mod hdr;
@@ -40,6 +41,7 @@ const TASKS: &[Task] = &[
     cluster::TASK,
     e2e::TASK,
     deploy::TASK,
+    dist::TASK,
     hdr::TASK,
     loom::TASK,
     seeds::TASK,
