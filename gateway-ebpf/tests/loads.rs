@@ -20,6 +20,8 @@ fn the_committed_objects_load() {
             info.size_translated(),
             info.verified_instruction_count()
         );
+        // Older verifiers see fewer states as alike: far from the limit of a million.
+        assert!(info.verified_instruction_count().is_none_or(|count| count < 250_000));
     }
     let mut taking = Ebpf::load(include_bytes_aligned!("../object/takeover.o")).unwrap();
     let program: &mut SkLookup = taking.program_mut(takeover::PROGRAM).unwrap().try_into().unwrap();

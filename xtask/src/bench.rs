@@ -1,5 +1,6 @@
 //! `cargo xtask bench proxy`: usher beside HAProxy and nginx. `cargo xtask bench dispatch`: a decision beside
 //! kube-apiserver's own implementation. `cargo xtask bench overload`: the whole gateway under far too much load.
+//! `cargo xtask bench steering`: the kernel's choice of a worker.
 //!
 //! The benches are the programs `usher-bench-…` of `bench/`, whose README says what their
 //! numbers mean; here they are only built and started: what is measured as it is shipped (profile `dist`), the tools of
@@ -9,8 +10,8 @@ use crate::{Outcome, Task, run};
 
 pub(crate) const TASK: Task = Task {
     name: "bench",
-    arguments: "proxy|dispatch|overload [--quick] [--help]",
-    about: "CPU, latency and memory beside HAProxy and nginx; decisions beside kube-apiserver's own; overload",
+    arguments: "proxy|dispatch|overload|steering [--quick] [--help]",
+    about: "CPU, latency and memory beside HAProxy and nginx; decisions beside kube-apiserver's own; overload; steering",
     run: bench,
 };
 
@@ -18,7 +19,11 @@ fn bench(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((which, rest)) if which == "proxy" => gateway("usher-bench-proxy", &["usher-relay"], rest),
         Some((which, rest)) if which == "overload" => gateway("usher-bench-overload", &[], rest),
-        Some((which, rest)) if which == "dispatch" => dispatch(rest),
+        Some((which, rest)) if which == "dispatch" => {
+            inside("usher-bench-dispatch", shipped(is_quick(rest)), rest)
+        }
+        // What is measured is the kernel's.
+        Some((which, rest)) if which == "steering" => inside("usher-bench-steering", &[], rest),
         _ => Err(format!("usage: cargo xtask bench {}", TASK.arguments)),
     }
 }
@@ -38,11 +43,10 @@ fn gateway(program: &str, helpers: &[&str], arguments: &[String]) -> Outcome {
     run::run(command.args(arguments))
 }
 
-/// The core is in the bench's own program.
-fn dispatch(arguments: &[String]) -> Outcome {
+/// What is measured is in the bench's own program, which is built by this `profile`.
+fn inside(program: &str, profile: &[&str], arguments: &[String]) -> Outcome {
     let mut command = run::cargo(["run", "--quiet"]);
-    command.args(shipped(is_quick(arguments)));
-    command.args(["--package", "usher-bench", "--bin", "usher-bench-dispatch", "--"]);
+    command.args(profile).args(["--package", "usher-bench", "--bin", program, "--"]);
     run::run(command.args(arguments))
 }
 

@@ -39,6 +39,7 @@ fn ci(arguments: &[String]) -> Outcome {
         ("proxy", "bench beside other proxies"),
         ("dispatch", "bench of decisions"),
         ("overload", "bench under overload"),
+        ("steering", "bench of steering"),
     ] {
         steps.step(name, || (crate::bench::TASK.run)(&[bench.into(), "--quick".into()]));
     }
