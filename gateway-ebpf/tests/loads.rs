@@ -1,12 +1,17 @@
 //! The committed objects pass this kernel's verifier. Needs the capabilities to load programs.
 #![cfg(feature = "user")]
 
+mod privileges;
+
 use aya::programs::{SkLookup, SkReuseport};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use usher_ebpf::{steer, takeover};
 
 #[test]
 fn the_committed_objects_load() {
+    if let Some(reason) = privileges::missing() {
+        return privileges::not_tried(reason);
+    }
     for events in [0_u8, 4] {
         let mut steering = EbpfLoader::new()
             .override_global(steer::EVENTS, &events, true)

@@ -11,4 +11,6 @@ mod clients;
 mod drain;
 mod group;
 mod network;
+#[path = "../privileges/mod.rs"]
+mod privileges;
 mod spreading;
