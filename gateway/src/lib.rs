@@ -14,6 +14,7 @@ pub mod reload;
 pub mod ring;
 pub mod simulation;
 pub mod steering;
+pub mod takeover;
 pub mod tls;
 pub mod upstream;
 pub mod wire;

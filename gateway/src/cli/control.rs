@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::FAILED;
 use crate::config::options::RUNTIME_DIR;
 use crate::control::{self, Nobody, status::Status};
+use crate::takeover::{self, PINS};
 
 /// No usher runs there.
 const NOBODY: u8 = 3;
@@ -44,6 +45,16 @@ pub struct TellArgs {
     whom: Whom,
 }
 
+/// `usher release`.
+#[derive(Args, Clone, Debug)]
+pub struct ReleaseArgs {
+    #[command(flatten)]
+    tell: TellArgs,
+    /// The --takeover-pin-dir of the usher that is meant
+    #[arg(long, value_name = "DIR", env = "USHER_TAKEOVER_PIN_DIR", default_value = PINS)]
+    takeover_pin_dir: PathBuf,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
     /// For people
@@ -73,6 +84,20 @@ pub fn tell(args: &TellArgs, verb: &str) -> ExitCode {
         Value::Null => String::new(),
         other => format!("{other:#}\n"),
     }))
+}
+
+/// Has it give the port back. If there is nobody who could, or who knows of a port, what a fail-closed usher has left is
+/// removed.
+pub fn release(args: &ReleaseArgs) -> ExitCode {
+    let told = ask(&args.tell.whom, "release").map(|told| told.as_str().unwrap_or_default().to_owned());
+    let told = told.or_else(|(code, why)| match takeover::release_pinned(&args.takeover_pin_dir) {
+        Ok(true) => {
+            Ok("the port is the apiserver's again: what a fail-closed usher had left is removed".into())
+        }
+        Ok(false) => Err((code, why)),
+        Err(problem) => Err((FAILED, problem.to_string())),
+    });
+    finish(told.map(|said| format!("{said}\n")))
 }
 
 fn ask(whom: &Whom, verb: &str) -> Result<Value, (u8, String)> {

@@ -41,8 +41,9 @@ enum Task {
     Serve(Box<Options>),
     /// Tell how the usher stands that runs on this machine
     Status(control::StatusArgs),
-    /// Have it give the apiserver's port back: new connections go there directly
-    Release(control::TellArgs),
+    /// Have it give the apiserver's port back: new connections go there directly. Also without it: what a fail-closed usher
+    /// has left is removed
+    Release(control::ReleaseArgs),
     /// Have it take the apiserver's port again
     Take(control::TellArgs),
     /// Say what is wrong with a folder of flow-control objects
@@ -76,7 +77,7 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
             Err(error) => refuse(&error),
         },
         Ok(Task::Status(args)) => control::status(&args),
-        Ok(Task::Release(args)) => control::tell(&args, "release"),
+        Ok(Task::Release(args)) => control::release(&args),
         Ok(Task::Take(args)) => control::tell(&args, "take"),
         Ok(Task::Check(args)) => check::run(&args),
         Ok(Task::Explain(explain)) => explain::run(&explain),

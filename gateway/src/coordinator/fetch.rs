@@ -3,7 +3,10 @@
 //! The control thread asks them; requests of clients go through [`crate::upstream`] instead.
 
 use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Request, StatusCode, header};
@@ -11,9 +14,10 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream};
 
+use crate::ring::{Pass, Passage, bound};
 use crate::tls;
 use crate::upstream::Server;
 
@@ -25,6 +29,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Fetcher {
     upstreams: Vec<Server>,
     tls: Option<Arc<tls::Client>>,
+    passage: Option<Arc<dyn Passage>>,
 }
 
 /// What to ask for, and as whom.
@@ -75,8 +80,12 @@ pub(crate) enum Problem {
 // === impl Fetcher ===
 
 impl Fetcher {
-    pub(crate) fn new(upstreams: Vec<Server>, tls: Option<Arc<tls::Client>>) -> Self {
-        Self { upstreams, tls }
+    pub(crate) fn new(
+        upstreams: Vec<Server>,
+        tls: Option<Arc<tls::Client>>,
+        passage: Option<Arc<dyn Passage>>,
+    ) -> Self {
+        Self { upstreams, tls, passage }
     }
 
     /// GETs from the first upstream that answers 200. What the last one said is the error.
@@ -101,7 +110,7 @@ impl Fetcher {
         question: &Question,
         sink: &mut impl Sink,
     ) -> Result<(), Problem> {
-        let stream = TcpStream::connect((upstream.host.as_str(), upstream.port)).await?;
+        let stream = self.connect(upstream).await?;
         let mut request = Request::get(question.path).header(header::HOST, upstream.authority.as_str());
         for (name, value) in &question.headers {
             request = request.header(name, value);
@@ -114,6 +123,60 @@ impl Fetcher {
         let name = client.server_name(&upstream.host).ok_or(Problem::NoName)?;
         let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream).await?;
         exchange(stream, request, sink).await
+    }
+}
+
+/// A connection to an apiserver; what lets it pass goes before it.
+struct Connection {
+    _pass: Option<Pass>,
+    stream: TcpStream,
+}
+
+impl Fetcher {
+    /// To the first of its addresses that takes it.
+    async fn connect(&self, upstream: &Server) -> io::Result<Connection> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        for address in tokio::net::lookup_host((upstream.host.as_str(), upstream.port)).await? {
+            match self.connect_to(address).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<Connection> {
+        let Some(passage) = self.passage.as_ref().filter(|passage| passage.leads_to(address)) else {
+            return Ok(Connection { _pass: None, stream: TcpStream::connect(address).await? });
+        };
+        let (socket, pass) = bound(address, passage)?;
+        socket.set_nonblocking(true)?;
+        let stream = TcpSocket::from_std_stream(socket.into()).connect(address).await?;
+        Ok(Connection { _pass: Some(pass), stream })
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

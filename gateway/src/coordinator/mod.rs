@@ -19,6 +19,7 @@ use http::{HeaderName, HeaderValue};
 use crate::config::objects;
 use crate::crew::{self, Order, Posts};
 use crate::identity::Authenticator;
+use crate::ring::Passage;
 use crate::tls;
 use crate::upstream::Server;
 use crate::worker::Objects;
@@ -31,6 +32,8 @@ pub use seats::Seats;
 pub struct Settings {
     /// The apiservers to ask.
     pub upstreams: Vec<Server>,
+    /// By which connections get to one whose port is taken over; `None`: none is.
+    pub passage: Option<Arc<dyn Passage>>,
     /// TLS towards them.
     pub tls: Option<Arc<tls::Client>>,
     /// Whether there is a front-proxy certificate to ask with.
@@ -54,7 +57,7 @@ const USER: &str = "system:usher";
 /// No thread, no runtime, or a group that cannot be a header's value.
 pub fn start(settings: Settings) -> io::Result<()> {
     let asker = Asker::new(&settings)?;
-    let fetcher = Arc::new(Fetcher::new(settings.upstreams, settings.tls));
+    let fetcher = Arc::new(Fetcher::new(settings.upstreams, settings.tls, settings.passage));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let run = move || {
         runtime.block_on(async {

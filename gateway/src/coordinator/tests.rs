@@ -46,6 +46,7 @@ fn ok(body: &str) -> &'static str {
 
 fn asker(front_proxy: bool) -> Asker {
     let settings = Settings {
+        passage: None,
         upstreams: Vec::new(),
         tls: None,
         front_proxy,
@@ -66,7 +67,7 @@ fn get(servers: Vec<Server>) -> Result<String, String> {
     let question = Question { path: "/x", presents: Presents::Nothing, headers: Vec::new() };
     let mut body = Whole::at_most(10);
     runtime()
-        .block_on(Fetcher::new(servers, None).get(&question, &mut body))
+        .block_on(Fetcher::new(servers, None, None).get(&question, &mut body))
         .map(|()| String::from_utf8(body.bytes).unwrap())
         .map_err(|error| error.to_string())
 }
@@ -97,7 +98,7 @@ fn another_is_asked_when_one_fails() {
 fn usher_asks_in_its_own_name_if_it_has_a_certificate() {
     let (server, asked) = apiserver(ok("x"));
     for front_proxy in [true, false] {
-        let fetcher = Fetcher::new(vec![server.clone()], None);
+        let fetcher = Fetcher::new(vec![server.clone()], None, None);
         let question = asker(front_proxy).question("/x");
         runtime().block_on(fetcher.get(&question, &mut Whole::at_most(10))).unwrap();
         let request = asked.recv().unwrap().to_lowercase();
@@ -111,7 +112,7 @@ fn usher_asks_in_its_own_name_if_it_has_a_certificate() {
 fn keys_are_taken_over_and_kept() {
     let authenticator = Authenticator::new(&Options::default()).unwrap();
     let fetch = |answer| {
-        let fetcher = Fetcher::new(vec![apiserver(answer).0], None);
+        let fetcher = Fetcher::new(vec![apiserver(answer).0], None, None);
         runtime().block_on(keys::once(&fetcher, &asker(false), &authenticator, false))
     };
     assert_eq!(fetch(ok(include_str!("../identity/testdata/jwks.json"))), Ok(()));
@@ -124,7 +125,7 @@ fn the_issuer_is_fetched_where_no_flag_names_it() {
     let authenticator = Authenticator::new(&Options::default()).unwrap();
     let fetch = |answer: &str| {
         let (server, asked) = apiserver(ok(answer));
-        let fetcher = Fetcher::new(vec![server], None);
+        let fetcher = Fetcher::new(vec![server], None, None);
         let outcome = runtime().block_on(keys::once(&fetcher, &asker(false), &authenticator, true));
         (outcome, asked.try_iter().collect::<String>())
     };
@@ -141,7 +142,7 @@ fn the_issuer_is_fetched_where_no_flag_names_it() {
 #[test]
 fn object_counts_reach_the_worker() {
     let text = "apiserver_resource_objects{group=\"apps\",resource=\"deployments\"} 7\n";
-    let fetcher = Fetcher::new(vec![apiserver(ok(text)).0], None);
+    let fetcher = Fetcher::new(vec![apiserver(ok(text)).0], None, None);
     let (post, mut mailbox) = ring::mailbox();
     runtime().block_on(async {
         statistics::once(&fetcher, &asker(false), &Posts::one(post)).await.unwrap();
@@ -164,6 +165,7 @@ fn objects_reach_the_worker_once_there_is_one() {
 #[test]
 fn a_group_that_is_no_header_value_is_refused() {
     let settings = Settings {
+        passage: None,
         upstreams: Vec::new(),
         tls: None,
         front_proxy: true,

@@ -14,6 +14,8 @@ pub type Belonging = (&'static str, Arc<dyn AsFd + Send + Sync>);
 /// Gives what it has to whoever asks and gets ready, once.
 pub struct Giver {
     state: Mutex<State>,
+    /// What it has besides, as it is when somebody asks.
+    besides: Box<dyn Fn() -> Vec<Belonging> + Send + Sync>,
     io: Io,
     ledger: Arc<Ledger>,
     /// Stops accepting, and drains. Called once.
@@ -32,17 +34,18 @@ enum State {
 }
 
 impl Giver {
-    /// `let_go`: stops accepting, and drains. `look`: how that goes.
+    /// `besides`: what else there is when somebody asks. `let_go`: stops accepting, and drains. `look`: how that goes.
     #[must_use]
     pub fn new(
         belongings: Vec<Belonging>,
+        besides: impl Fn() -> Vec<Belonging> + Send + Sync + 'static,
         io: Io,
         ledger: Arc<Ledger>,
         let_go: impl Fn() + Send + Sync + 'static,
         look: impl Fn() -> Option<Report> + Send + Sync + 'static,
     ) -> Self {
         let state = Mutex::new(State::Has(belongings));
-        Self { state, io, ledger, let_go: Box::new(let_go), look: Box::new(look) }
+        Self { state, besides: Box::new(besides), io, ledger, let_go: Box::new(let_go), look: Box::new(look) }
     }
 
     /// Nobody gets anything any more, and nothing is kept open for him.
@@ -53,7 +56,7 @@ impl Giver {
     /// Gives to who asks on this line.
     pub fn give(&self, mut line: Line) {
         let given = match self.begin() {
-            Ok(given) => given,
+            Ok(given) => [given, (self.besides)()].concat(),
             Err(why) => {
                 let _ = line.send(&Reply::Error(why.into()), &[]); // who does not wait need not know
                 return;

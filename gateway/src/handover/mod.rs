@@ -45,6 +45,13 @@ pub mod what {
     pub const ADMIN: &str = "admin";
     /// The control socket.
     pub const CONTROL: &str = "control";
+    /// Listens for clients with TLS where only takeover brings connections; one for each worker.
+    pub const SPARE: &str = "takeover-listener";
+    /// Takeover's program and maps, in their order; the number is that of their form.
+    pub const TAKEOVER: &str = "takeover-1";
+    /// What attaches that program, if it is attached.
+    pub const TAKEOVER_LINK: &str = "takeover-link";
+    const _: () = assert!(usher_ebpf::takeover::FORM == 1, "the name above tells the form");
 }
 
 /// Who hands over, and what: its first line. The descriptors come beside it, in this order.

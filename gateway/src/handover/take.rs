@@ -124,18 +124,23 @@ fn is_it(address: SocketAddr, wanted: SocketAddr) -> bool {
 }
 
 impl Follower {
-    /// Watches, in a thread of its own. `alone` is called when the old one accepts no more.
+    /// Watches, in a thread of its own. `alone` is called when the old one accepts no more, `ended` when it has ended.
     ///
     /// # Errors
     /// No thread.
-    pub fn start(self, ledger: Arc<Ledger>, alone: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    pub fn start(
+        self,
+        ledger: Arc<Ledger>,
+        alone: impl FnOnce() + Send + 'static,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
         let Self { mut line, offer } = self;
         ledger.taken.store(true, Ordering::Relaxed);
         let former = (offer.pid, offer.version);
         let note = move |report| *ledger.lock() = Some(Former { offer: former.clone(), report });
         note(Some(Report::default()));
         std::thread::Builder::new().name("usher-former".into()).spawn(move || {
-            let mut alone = Some(alone);
+            let (mut alone, mut ended) = (Some(alone), Some(ended));
             loop {
                 let report = match line.receive(REPORT_MAX) {
                     Ok(Some(letter)) => letter.read::<Report>().ok(),
@@ -148,6 +153,7 @@ impl Follower {
                 }
                 note(report);
                 if report.is_none() {
+                    ended.take().into_iter().for_each(|ended| ended());
                     return tracing::info!(former = offer.pid, "the former usher has ended");
                 }
             }

@@ -25,6 +25,7 @@ impl Old {
         let count = Arc::clone(&gone);
         let giver = Arc::new(Giver::new(
             belongings,
+            Vec::new,
             Io::Epoll,
             Arc::clone(&ledger),
             move || {
@@ -57,7 +58,7 @@ fn who_gets_ready_has_the_same_sockets_and_the_old_one_lets_go_once() {
     assert!(old.ask().unwrap_err().contains("about to end"));
 
     let (ledger, (alone, is_alone)) = (Arc::<Ledger>::default(), std::sync::mpsc::channel());
-    follower.start(Arc::clone(&ledger), move || alone.send(()).unwrap()).unwrap();
+    follower.start(Arc::clone(&ledger), move || alone.send(()).unwrap(), || ()).unwrap();
     is_alone.recv().unwrap();
     while ledger.former().is_none_or(|report| report.connections != 7) {
         std::thread::yield_now();

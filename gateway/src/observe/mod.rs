@@ -26,6 +26,7 @@ use crate::memory;
 use crate::reload::Reload;
 use crate::ring;
 use crate::steering::Steering;
+use crate::takeover::Takeover;
 use crate::upstream;
 use crate::worker::{Counters, Glitched, TurnedAway};
 
@@ -68,6 +69,8 @@ pub struct Process {
     pub steering: Steering,
     /// The workers' histograms; `None`: nobody collects them.
     pub hdr: Option<hdr::Desk>,
+    /// Whose an apiserver's port is; `None`: none is taken over.
+    pub takeover: Option<Arc<Takeover>>,
 }
 
 /// A worker did not answer.

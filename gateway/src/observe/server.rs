@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use super::dumps::{self, Table};
 use super::hdr;
 use super::health::Question;
-use super::metrics::{Format, own, refusals};
+use super::metrics::{Format, own, refusals, takeover};
 use super::{NoAnswer, Process, View, Workers};
 use crate::ring::Choice;
 
@@ -134,6 +134,7 @@ async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Result<
     let mut families = view.snapshot.as_ref().map(usher_flowcontrol::meters::families).unwrap_or_default();
     families.extend(refusals::families(&view.turned_away));
     families.extend(own::families(&view, &admin.process));
+    families.extend(admin.process.takeover.iter().flat_map(|takeover| takeover::families(&takeover.look())));
     let format = Format::accepted(accept(&headers));
     Ok(([(header::CONTENT_TYPE, format.content_type())], format.render(&families)).into_response())
 }
@@ -210,7 +211,9 @@ async fn answer_health(
             let workers =
                 view.as_ref().map(|view| super::health::workers(view, steering)).unwrap_or_default();
             let (mode, why) = (steering.mode(), steering.reason());
-            format!("[i]io {}: {reason}\n[i]steering {mode}: {why}\n{workers}{text}", io.name())
+            let takeover = admin.process.takeover.as_ref();
+            let takeover = takeover.map_or_else(String::new, |port| format!("[i]takeover {}\n", port.look()));
+            format!("[i]io {}: {reason}\n[i]steering {mode}: {why}\n{takeover}{workers}{text}", io.name())
                 .into_response()
         }
         Some((true, text)) => text.into_response(),

@@ -11,9 +11,9 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use socket2::SockRef;
+use socket2::{SockRef, Socket};
 use tokio::io::{AsyncRead, AsyncWrite as _, Interest, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::LocalSet;
 use usher_flowcontrol::units::Nanos;
 
@@ -55,9 +55,11 @@ struct Alarm {
     at: Option<Nanos>,
 }
 
-/// See [`super::connect`].
-pub(super) async fn connect(address: SocketAddr) -> io::Result<Stream> {
-    Stream::new(TcpStream::connect(address).await?)
+/// See [`super::connect`]. From that socket, or a new one.
+pub(super) async fn connect(socket: Option<Socket>, address: SocketAddr) -> io::Result<Stream> {
+    let Some(socket) = socket else { return Stream::new(TcpStream::connect(address).await?) };
+    socket.set_nonblocking(true)?;
+    Ok(Stream::of(TcpSocket::from_std_stream(socket.into()).connect(address).await?))
 }
 
 /// Accepts connections in one worker.
@@ -173,7 +175,11 @@ impl Listener {
 impl Stream {
     fn new(tcp: TcpStream) -> io::Result<Self> {
         prepare(SockRef::from(&tcp))?;
-        Ok(Self(Rc::new(Socketed {
+        Ok(Self::of(tcp))
+    }
+
+    fn of(tcp: TcpStream) -> Self {
+        Self(Rc::new(Socketed {
             tcp: RefCell::new(tcp),
             forgotten: Cell::new(false),
             received: Cell::new(0),
@@ -182,7 +188,7 @@ impl Stream {
             broken: Cell::new(None),
             writer: RefCell::default(),
             flusher: RefCell::default(),
-        })))
+        }))
     }
 
     fn read_on(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

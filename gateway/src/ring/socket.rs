@@ -3,6 +3,8 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use usher_flowcontrol::units::Nanos;
 
+use super::passage::{Pass, Passage, bound};
 use super::{Chunk, epoll, uring};
 
 /// Connections that the kernel holds ready until they are accepted. Linux cuts it to `net.core.somaxconn`;
@@ -79,6 +82,13 @@ fn open(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// A socket to connect to that address, prepared.
+pub(super) fn for_connecting(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    prepare(SockRef::from(&socket))?;
+    Ok(socket)
+}
+
 /// What every connection is set to. Connections inherit it from the socket that accepts them.
 pub(super) fn prepare(socket: SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?; // answers are written whole, nothing is gained by waiting for more
@@ -95,10 +105,26 @@ pub(super) fn abort(socket: SockRef<'_>) {
 /// # Errors
 /// As the operating system says.
 pub async fn connect(address: SocketAddr) -> io::Result<Stream> {
-    Ok(Stream(match uring::current() {
-        Some(driver) => Io::Uring(uring::connect(driver, address).await?),
-        None => Io::Epoll(epoll::connect(address).await?),
-    }))
+    connect_by(address, None).await
+}
+
+/// [`connect`], through a passage if it leads there.
+///
+/// # Errors
+/// As there, and as [`super::bound`].
+pub async fn connect_by(address: SocketAddr, passage: Option<&Arc<dyn Passage>>) -> io::Result<Stream> {
+    let (socket, pass) = match passage.filter(|passage| passage.leads_to(address)) {
+        Some(passage) => {
+            let (socket, pass) = bound(address, passage)?;
+            (Some(socket), Some(Rc::new(pass)))
+        }
+        None => (None, None),
+    };
+    let io = match uring::current() {
+        Some(driver) => Io::Uring(uring::connect(driver, socket, address).await?),
+        None => Io::Epoll(epoll::connect(socket, address).await?),
+    };
+    Ok(Stream { _pass: pass, io })
 }
 
 /// Addresses of a host; asked of the system's resolver in a thread of its own unless it is an address.
@@ -123,7 +149,11 @@ pub struct Listener(Io<epoll::Listener, uring::Listener>);
 
 /// One connection. Clones are the same connection: [`Stream::poll_hangup`] can be asked while another clone is read.
 #[derive(Clone)]
-pub struct Stream(Io<epoll::Stream, uring::Stream>);
+pub struct Stream {
+    /// Above the connection itself: it is dropped before.
+    _pass: Option<Rc<Pass>>,
+    io: Io<epoll::Stream, uring::Stream>,
+}
 
 #[derive(Clone)]
 enum Io<E, U> {
@@ -171,10 +201,10 @@ impl Listener {
     pub async fn accept_into(&self, room: usize) -> io::Result<(Stream, SocketAddr)> {
         match &self.0 {
             Io::Epoll(listener) => {
-                listener.accept().await.map(|(stream, peer)| (Stream(Io::Epoll(stream)), peer))
+                listener.accept().await.map(|(stream, peer)| (Stream::from(Io::Epoll(stream)), peer))
             }
             Io::Uring(listener) => {
-                listener.accept(room).await.map(|(stream, peer)| (Stream(Io::Uring(stream)), peer))
+                listener.accept(room).await.map(|(stream, peer)| (Stream::from(Io::Uring(stream)), peer))
             }
         }
     }
@@ -185,7 +215,7 @@ impl Listener {
         match &self.0 {
             Io::Epoll(_) => None, // it takes one connection when it hands one out
             Io::Uring(listener) => {
-                listener.rest().await.map(|(stream, peer)| (Stream(Io::Uring(stream)), peer))
+                listener.rest().await.map(|(stream, peer)| (Stream::from(Io::Uring(stream)), peer))
             }
         }
     }
@@ -199,7 +229,7 @@ impl Stream {
     /// # Errors
     /// The connection is broken.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<io::Result<Chunk>> {
-        either!(self.0, stream => stream.poll_recv(cx))
+        either!(self.io, stream => stream.poll_recv(cx))
     }
 
     /// Room to put more: at most [`super::HIGH_WATER`] bytes are unsent.
@@ -207,7 +237,7 @@ impl Stream {
     /// # Errors
     /// The connection is broken.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.0, stream => stream.poll_room(cx))
+        either!(self.io, stream => stream.poll_room(cx))
     }
 
     /// The kernel has taken all that was put.
@@ -215,7 +245,7 @@ impl Stream {
     /// # Errors
     /// The connection is broken.
     pub fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.0, stream => stream.poll_sent(cx))
+        either!(self.io, stream => stream.poll_sent(cx))
     }
 
     /// Our side is closed once everything is sent.
@@ -223,52 +253,58 @@ impl Stream {
     /// # Errors
     /// The connection is broken.
     pub fn poll_close(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self.0, stream => stream.poll_close(cx))
+        either!(self.io, stream => stream.poll_close(cx))
     }
 
     /// Sends these bytes at the end of the turn.
     pub fn put(&self, bytes: &[u8]) {
-        either!(self.0, stream => stream.put(bytes));
+        either!(self.io, stream => stream.put(bytes));
     }
 
     /// Sends these bytes at the end of the turn; does not copy them if they are many.
     pub fn put_bytes(&self, bytes: Bytes) {
-        either!(self.0, stream => stream.put_bytes(bytes));
+        either!(self.io, stream => stream.put_bytes(bytes));
     }
 
     /// Sends `count` bytes at the end of the turn, written by `fill` where they will be sent from.
     pub fn put_with(&self, count: usize, fill: impl FnOnce(&mut [u8])) {
-        either!(self.0, stream => stream.put_with(count, fill));
+        either!(self.io, stream => stream.put_with(count, fill));
     }
 
     /// From now on closing it throws away what the peer has not taken, here and in the kernel, and the peer sees a
     /// reset. (Closed otherwise, it would hold the kernel's memory for as long as the peer keeps its window shut.)
     pub fn abort(&self) {
-        either!(self.0, stream => stream.abort());
+        either!(self.io, stream => stream.abort());
     }
 
     /// Bytes put that the kernel has not taken.
     #[must_use]
     pub fn unsent(&self) -> usize {
-        either!(self.0, stream => stream.unsent())
+        either!(self.io, stream => stream.unsent())
     }
 
     /// Since when the kernel takes nothing of what is unsent: the peer does not read.
     #[must_use]
     pub fn stalled_since(&self) -> Option<Nanos> {
-        either!(self.0, stream => stream.stalled_since())
+        either!(self.io, stream => stream.stalled_since())
     }
 
     /// Bytes read so far.
     #[must_use]
     pub fn received(&self) -> u64 {
-        either!(self.0, stream => stream.received())
+        either!(self.io, stream => stream.received())
     }
 
     /// Done when the peer has closed its side or the connection is broken, whether or not there are bytes
     /// before it that nobody has read yet. To be polled by the task that reads.
     pub fn poll_hangup(&self, cx: &mut Context<'_>) -> Poll<()> {
-        either!(self.0, stream => stream.poll_hangup(cx))
+        either!(self.io, stream => stream.poll_hangup(cx))
+    }
+}
+
+impl From<Io<epoll::Stream, uring::Stream>> for Stream {
+    fn from(io: Io<epoll::Stream, uring::Stream>) -> Self {
+        Self { _pass: None, io }
     }
 }
 
@@ -290,7 +326,7 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = match &mut self.0 {
+        let stream = match &mut self.io {
             Io::Epoll(stream) => return Pin::new(stream).poll_read(cx, buf),
             Io::Uring(stream) => stream,
         };
@@ -328,7 +364,7 @@ impl AsyncWrite for Stream {
 
     /// Nothing to do: all is sent at the end of the turn.
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let broken = either!(self.0, stream => stream.broken());
+        let broken = either!(self.io, stream => stream.broken());
         Poll::Ready(broken.map_or(Ok(()), |error| Err(io::Error::from_raw_os_error(error))))
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
-use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::server::{Acceptor, ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{ClientConfig, CommonState, Error, ExtractedSecrets};
 use rustls_pki_types::ServerName;
@@ -24,30 +24,59 @@ use crate::ring;
 /// one message 64 KiB; rustls' is the same.
 pub const HANDSHAKE_BYTES_MAX: usize = 128 * 1024;
 
-/// A client's handshake. No time limit: see [`ring::within`].
+/// A client's first word: a whole ClientHello, or something that will never be one.
+#[derive(Debug)]
+pub struct Greeting(Vec<u8>);
+
+impl Greeting {
+    /// As it came.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whom the client wants to talk to (SNI, RFC 6066 §3), if it says so.
+    #[must_use]
+    pub fn server_name(&self) -> Option<String> {
+        let mut acceptor = Acceptor::default();
+        acceptor.read_tls(&mut &self.0[..]).ok()?;
+        let accepted = acceptor.accept().ok()??;
+        accepted.client_hello().server_name().map(str::to_owned)
+    }
+}
+
+/// Waits for a client's first word. No time limit: see [`ring::within`].
 ///
 /// # Errors
-/// See [`Failed`]. What TLS has to say about it is on its way to the client.
-pub async fn accept(
-    below: ring::Stream,
-    server: &Server,
-    gate: &Rc<Gate>,
-    observer: Option<Rc<dyn Observer>>,
-) -> Result<Stream, Failed> {
+/// See [`Failed`].
+pub async fn greet(below: &ring::Stream) -> Result<Greeting, Failed> {
     let mut received = Vec::new();
     let mut hello = Hello::default();
     loop {
-        receive(&below, &mut received).await?;
+        receive(below, &mut received).await?;
         match hello.look(&received) {
-            Look::Ready => break,
+            Look::Ready => return Ok(Greeting(received)),
             Look::PlainHttp => return Err(Failed::PlainHttp),
             Look::Incomplete if received.len() > HANDSHAKE_BYTES_MAX => return Err(Failed::TooLong),
             Look::Incomplete => {}
         }
     }
+}
+
+/// The rest of a client's handshake. No time limit: see [`ring::within`].
+///
+/// # Errors
+/// See [`Failed`]. What TLS has to say about it is on its way to the client.
+pub async fn accept(
+    below: ring::Stream,
+    greeting: Greeting,
+    server: &Server,
+    gate: &Rc<Gate>,
+    observer: Option<Rc<dyn Observer>>,
+) -> Result<Stream, Failed> {
     gate.turn().await;
     let session = UnbufferedServerConnection::new(server.current())?;
-    let rest = Box::pin(shake_hands(&below, Box::new(session), received));
+    let rest = Box::pin(shake_hands(&below, Box::new(session), greeting.0));
     let agreed = gate.half_done_while(rest).await.ok_or(Failed::Crowded)??;
     Ok(Stream::new(below, agreed, observer)?)
 }

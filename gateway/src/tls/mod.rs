@@ -22,7 +22,7 @@ mod stream;
 
 pub use failed::{Failed, Reason};
 pub use gate::Gate;
-pub use handshake::{HANDSHAKE_BYTES_MAX, accept, connect};
+pub use handshake::{Greeting, HANDSHAKE_BYTES_MAX, accept, connect, greet};
 pub use stream::{Observer, Stream, Trouble};
 
 pub use client::{Client, ClientFiles, Presents, Protocol};

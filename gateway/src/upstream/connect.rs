@@ -74,7 +74,7 @@ pub(super) async fn connect(
     presents: Presents,
     protocol: Protocol,
 ) -> Result<Wire, Fault> {
-    let stream = ring::within(settings.connect_timeout, reach(server))
+    let stream = ring::within(settings.connect_timeout, reach(server, settings))
         .await
         .ok_or(Fault::ConnectTimeout)?
         .map_err(Fault::of_connect)?;
@@ -92,10 +92,10 @@ pub(super) async fn connect(
 }
 
 /// TCP to the first of the host's addresses that takes it.
-async fn reach(server: &Server) -> std::io::Result<ring::Stream> {
+async fn reach(server: &Server, settings: &Settings) -> std::io::Result<ring::Stream> {
     let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the host has no address");
     for address in ring::resolve(&server.host, server.port).await? {
-        match ring::connect(address).await {
+        match ring::connect_by(address, settings.passage.as_ref()).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -41,7 +41,15 @@ pub enum Fault {
 impl Fault {
     /// No connection came about.
     pub(super) fn of_connect(error: io::Error) -> Self {
-        let ours = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS, libc::EADDRNOTAVAIL];
+        let ours = [
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::ENOMEM,
+            libc::ENOBUFS,
+            libc::EADDRNOTAVAIL,
+            libc::EADDRINUSE, // no port to bind to, and
+            libc::E2BIG,      // too many that pass: only where a port is taken over
+        ];
         if error.raw_os_error().is_some_and(|code| ours.contains(&code)) {
             return Self::Starved(error);
         }

@@ -47,6 +47,8 @@ pub struct Settings {
     pub servers: Vec<Server>,
     /// TLS towards them; needed if one of them is `https`.
     pub tls: Option<Arc<tls::Client>>,
+    /// By which connections get to a server whose port is taken over; `None`: none is.
+    pub passage: Option<Arc<dyn ring::Passage>>,
     /// TCP connect: another server is tried after that. 5 s is some three lost SYNs.
     pub connect_timeout: Duration,
     /// TLS handshake. A busy apiserver takes long; a dead one for ever.
@@ -182,6 +184,7 @@ impl Settings {
         Self {
             servers,
             tls,
+            passage: None,
             connect_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),

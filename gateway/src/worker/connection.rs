@@ -102,7 +102,7 @@ pub(super) async fn serve(
     let member = worker.roster.join();
     let begun = tokio::select! {
         biased;
-        begun = Box::pin(begin(&worker, &glitches, stream, tls.as_deref())) => begun,
+        begun = Box::pin(begin(&worker, &glitches, stream, peer, tls.as_deref())) => begun,
         () = async {
             drain.wait().await;
             if let Some(linger) = worker.linger.get() {
@@ -137,25 +137,40 @@ async fn begin(
     worker: &Worker,
     glitches: &Rc<Glitches>,
     stream: Stream,
+    peer: SocketAddr,
     tls: Option<&tls::Server>,
 ) -> Option<(Wire, bool)> {
     let Some(tls) = tls else { return sniff(worker, glitches, Wire::plain(stream)).await };
-    let wire = handshake(worker, glitches, stream, tls).await?;
+    let wire = handshake(worker, glitches, stream, peer, tls).await?;
     let is_http2 = wire.protocol() == Some(b"h2");
     Some((wire, is_http2))
 }
 
-/// TLS, within its time, when it is its turn.
+/// TLS, within its time, when it is its turn. An apiserver's own client, whose port was taken over, is relayed to its
+/// end.
 async fn handshake(
     worker: &Worker,
     glitches: &Rc<Glitches>,
     stream: Stream,
+    peer: SocketAddr,
     server: &tls::Server,
 ) -> Option<Wire> {
     let observer = Rc::clone(glitches) as Rc<dyn tls::Observer>;
-    let accepting = tls::accept(stream.clone(), server, &worker.handshakes, Some(observer));
+    let relays = worker.settings.relays.as_ref();
+    let accepting = async {
+        let greeting = tls::greet(&stream).await?;
+        match relays.and_then(|relays| relays.admit(&greeting, peer)) {
+            Some(place) => Ok(Err((place, greeting))),
+            None => {
+                let accepting =
+                    tls::accept(stream.clone(), greeting, server, &worker.handshakes, Some(observer));
+                accepting.await.map(Ok)
+            }
+        }
+    };
     match ring::within(worker.settings.limits.handshake_timeout, Box::pin(accepting)).await {
-        Some(Ok(stream)) => return Some(Wire::tls(stream)),
+        Some(Ok(Ok(stream))) => return Some(Wire::tls(stream)),
+        Some(Ok(Err((place, greeting)))) => Box::pin(place.relay(stream, greeting)).await,
         Some(Err(failed)) => {
             worker.counters.handshake_failed(failed.reason());
             glitches.note(Glitch::HandshakeFailed);

@@ -13,6 +13,7 @@ use crate::identity::Authenticator;
 use crate::observe::hdr;
 use crate::ring;
 use crate::steering::Line;
+use crate::takeover::Relays;
 use crate::tls;
 use crate::upstream;
 
@@ -44,6 +45,8 @@ pub struct Settings {
     pub http1: Speaker,
     /// The apiservers.
     pub upstream: upstream::Settings,
+    /// Where the apiserver's own client goes, if its port is taken over.
+    pub relays: Option<Arc<Relays>>,
     /// Who is admitted.
     pub admission: AdmissionSettings,
     /// What clients may take up.
@@ -191,6 +194,7 @@ impl Settings {
             authenticator,
             http1: Speaker::default(),
             upstream,
+            relays: None,
             admission,
             limits: Limits::default(),
             request_timeout: Duration::from_secs(60),

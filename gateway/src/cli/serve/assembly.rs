@@ -18,6 +18,7 @@ use crate::observe::{self, hdr};
 use crate::reload::Reload;
 use crate::ring;
 use crate::steering::Steering;
+use crate::takeover::{self, Mode, Takeover};
 use crate::worker::{self, AdmissionSettings, Command, Listen, Together};
 use crate::{tls, upstream};
 
@@ -72,6 +73,7 @@ impl Rooms {
         memory: Option<u64>,
         workers: usize,
         together: Option<Together>,
+        takeover: Option<&Takeover>,
     ) -> worker::Settings {
         let flow_control = &options.flow_control;
         let (reading, writing) =
@@ -86,8 +88,10 @@ impl Rooms {
         upstream.handshake_timeout = options.upstream.upstream_connect_timeout;
         upstream.http1 = options.observation.http1;
         upstream.http2 = options.upstream.upstream_http2;
+        upstream.passage = takeover.map(Takeover::passage);
         upstream.idle_connections_max = (upstream.idle_connections_max / workers).max(IDLE_LEAST);
         worker::Settings {
+            relays: takeover.map(Takeover::relays),
             http1: options.observation.http1,
             limits: limits(&options.limits, memory),
             request_timeout: flow_control.request_timeout,
@@ -105,9 +109,9 @@ impl Rooms {
         (workers > 1 && given.enable_priority_and_fairness).then(seats).map(Arc::new)
     }
 
-    /// Sockets for so many workers: on each address one for each, or more if more were handed over, which must not be closed
+    /// Sockets for so many workers: for TLS, for plain HTTP, and those that only takeover needs. On each address one for each, or more if more were handed over, which must not be closed
     /// while connections may wait there. First those of the first address.
-    fn listeners(
+    pub(super) fn listeners(
         &self,
         options: &Options,
         workers: usize,
@@ -130,32 +134,45 @@ impl Rooms {
             let address = SocketAddr::new(serving.insecure_bind_address, port);
             add(what::INSECURE, address, None, ["--insecure-bind-address", "--insecure-port"])?;
         }
+        if options.takeover.takeover != Mode::Off {
+            self.listen_for_takeover(&mut listeners, taken)?;
+        }
         Ok(listeners)
     }
 
-    /// What each worker has for itself, and who brings connections to them.
-    pub(super) fn members(
+    /// A connection over IPv6 cannot be handed to a socket of IPv4, nor the other way round: what the port for TLS does not
+    /// take gets a port on loopback. A host without that family has no such connections.
+    fn listen_for_takeover(
         &self,
-        options: &Options,
-        cores: &[Option<CoreId>],
-        feeds: Vec<hdr::Feed>,
-        taken: Option<&mut Taken>,
-    ) -> Result<(Vec<Member>, Steering), String> {
-        let listeners = self.listeners(options, cores.len(), taken)?;
-        let steering = steering(options, &listeners)?;
-        let own = listeners.into_iter().zip(cores).zip(feeds).enumerate();
-        let members = own.map(|(worker, ((listeners, core), feed))| Member {
-            listeners,
-            line: steering.line(worker),
-            core: *core,
-            hdr: Some(feed),
-        });
-        Ok((members.collect(), steering))
+        listeners: &mut [Vec<Listen>],
+        mut taken: Option<&mut Taken>,
+    ) -> Result<(), String> {
+        let Some(tls) = &self.server else { return Ok(()) };
+        let workers = listeners.len();
+        for address in sockets(listeners).lacking() {
+            let address = SocketAddr::new(address, 0);
+            let taken = taken.as_mut().map_or_else(Vec::new, |taken| taken.listeners(what::SPARE, address));
+            match listen(address, workers, taken, ["--takeover", "--takeover-address"]) {
+                Ok(sockets) => {
+                    for (index, socket) in sockets.enumerate() {
+                        listeners[index % workers].push(Listen { socket, tls: Some(Arc::clone(tls)) });
+                    }
+                }
+                Err(error) => tracing::warn!(%address, error, "takeover: not for this family of addresses"),
+            }
+        }
+        Ok(())
     }
 
-    pub(super) fn coordinator_settings(&self, options: &Options, posts: Posts) -> coordinator::Settings {
+    pub(super) fn coordinator_settings(
+        &self,
+        options: &Options,
+        posts: Posts,
+        takeover: Option<&Takeover>,
+    ) -> coordinator::Settings {
         let fetch_keys = options.authentication.service_account_key_file.is_empty();
         coordinator::Settings {
+            passage: takeover.map(Takeover::passage),
             upstreams: options.upstream.upstream.clone(),
             tls: self.client.clone(),
             front_proxy: options.upstream.proxy_client_cert_file.is_some(),
@@ -193,6 +210,59 @@ pub(super) fn admin(options: &Options, taken: Option<&mut Taken>) -> Result<TcpL
         }
         None => observe::server::bind(address),
     }
+}
+
+/// What each worker has for itself, and who brings connections to them.
+pub(super) fn members(
+    options: &Options,
+    listeners: Vec<Vec<Listen>>,
+    cores: &[Option<CoreId>],
+    feeds: Vec<hdr::Feed>,
+) -> Result<(Vec<Member>, Steering), String> {
+    let steering = steering(options, &listeners)?;
+    let own = listeners.into_iter().zip(cores).zip(feeds).enumerate();
+    let members = own.map(|(worker, ((listeners, core), feed))| Member {
+        listeners,
+        line: steering.line(worker),
+        core: *core,
+        hdr: Some(feed),
+    });
+    Ok((members.collect(), steering))
+}
+
+/// What is needed to take over the apiserver's port with the first worker's sockets; `None`: it is not to be.
+///
+/// `taken`: an usher before this one may have it already; this one goes on with the same.
+pub(super) fn takeover(
+    options: &Options,
+    listeners: &[Vec<Listen>],
+    taken: Option<&mut Taken>,
+) -> Result<Option<Arc<Takeover>>, String> {
+    let Some(plan) = takeover::Plan::of(options)? else {
+        if let Some(left) = takeover::left_behind(&options.takeover.takeover_pin_dir) {
+            let left = left.display();
+            tracing::warn!(%left, "an usher that was fail-closed still keeps a port: `usher release` gives it back");
+        }
+        return Ok(None);
+    };
+    let mode = options.takeover.takeover.name();
+    let before = taken.and_then(|taken| {
+        let descriptors = taken.all(what::TAKEOVER);
+        let link = taken.all(what::TAKEOVER_LINK).pop();
+        (!descriptors.is_empty()).then_some(takeover::Exported { descriptors, link })
+    });
+    let sockets = sockets(listeners);
+    let made = match before {
+        Some(before) => Takeover::adopt(plan, sockets, before),
+        None => Takeover::load(plan, sockets),
+    };
+    made.map(Some).map_err(|problem| format!("--takeover={mode}: {problem}; or use --takeover=off"))
+}
+
+/// The first worker's sockets for TLS stand for all workers'.
+fn sockets(listeners: &[Vec<Listen>]) -> takeover::Sockets {
+    let first = listeners.iter().take(1).flatten().filter(|listen| listen.tls.is_some());
+    takeover::Sockets::among(first.map(|listen| &listen.socket))
 }
 
 /// Seats of the server.

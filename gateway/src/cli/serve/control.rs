@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ use crate::control::{self, Desk, Socket};
 use crate::handover::{self, Report, Taken, what};
 use crate::observe::{Everybody, State, View, Workers as _};
 use crate::ring;
+use crate::takeover::{self, Takeover};
 
 /// A room's part of the status.
 pub(super) type Tells = (&'static str, Box<dyn Fn() -> Section + Send + Sync>);
@@ -159,8 +161,22 @@ pub(super) fn report(view: &View) -> Report {
     }
 }
 
+/// What rooms say of themselves.
+pub(super) fn tells(takeover: Option<&Arc<Takeover>>) -> Vec<Tells> {
+    let mut tells: Vec<Tells> = Vec::new();
+    if let Some(takeover) = takeover.cloned() {
+        tells.push(("takeover", Box::new(move || takeover.look().section())));
+    }
+    tells
+}
+
 /// What can be asked. Rooms that have verbs of their own put them on it.
-pub(super) fn desk(process: Process, workers: Everybody, tells: Vec<Tells>) -> Desk {
+pub(super) fn desk(
+    process: Process,
+    workers: Everybody,
+    tells: Vec<Tells>,
+    takeover: Option<Arc<Takeover>>,
+) -> Desk {
     let mut desk = Desk::default();
     desk.on("status", move |_| {
         let view = look(&workers)?;
@@ -168,10 +184,31 @@ pub(super) fn desk(process: Process, workers: Everybody, tells: Vec<Tells>) -> D
             tells.iter().map(|(name, tell)| ((*name).to_owned(), tell())).collect();
         serde_json::to_value(Status::of(process.clone(), &view, sections)).map_err(|error| error.to_string())
     });
-    for verb in ["release", "take"] {
-        desk.on(verb, |_| {
-            Err("this usher has taken nobody's port (--takeover=off): there is nothing to release or to take"
-                .into())
+    type Does = fn(&Takeover) -> Result<bool, takeover::Problem>;
+    let verbs: [(&str, Does, [&str; 2]); 2] = [
+        (
+            "release",
+            Takeover::release,
+            ["the port is the apiserver's again", "the port is the apiserver's already"],
+        ),
+        (
+            "take",
+            Takeover::take,
+            ["the apiserver's port is usher's again", "the apiserver's port is usher's already"],
+        ),
+    ];
+    for (verb, does, [done, already]) in verbs {
+        let takeover = takeover.clone();
+        desk.on(verb, move |_| {
+            let Some(takeover) = &takeover else {
+                return Err(
+                    "this usher has taken nobody's port (--takeover=off): there is nothing to release or to \
+                            take"
+                        .into(),
+                );
+            };
+            let changed = does(takeover).map_err(|problem| problem.to_string())?;
+            Ok(Value::from(if changed { done } else { already }))
         });
     }
     desk

@@ -12,6 +12,7 @@ use crate::crew::Member;
 use crate::handover::{self, Belonging, Follower, Giver, Ledger, what};
 use crate::observe::{self, Everybody};
 use crate::ring::Io;
+use crate::takeover::{self, Takeover};
 use crate::worker::Listen;
 
 /// Before there is anybody to ask for it.
@@ -19,6 +20,7 @@ pub(super) struct Estate {
     pub(super) ledger: Arc<Ledger>,
     belongings: Vec<Belonging>,
     clients: Vec<Arc<TcpListener>>,
+    takeover: Option<Arc<Takeover>>,
     io: Io,
 }
 
@@ -44,13 +46,17 @@ impl Estate {
         members: &[Member],
         admin: &TcpListener,
         control: Option<&Socket>,
+        takeover: Option<Arc<Takeover>>,
         io: Io,
     ) -> io::Result<Self> {
         let mut belongings: Vec<Belonging> = Vec::new();
         let mut clients = Vec::new();
         for (what, has_tls) in [(what::SECURE, true), (what::INSECURE, false)] {
-            for socket in in_order(members, has_tls) {
-                belongings.push((what, Arc::clone(&socket) as _));
+            let sockets = in_order(members, has_tls);
+            let first = sockets.first().and_then(|first| first.local_addr().ok());
+            for socket in sockets {
+                let is_first = socket.local_addr().ok() == first;
+                belongings.push((if is_first { what } else { what::SPARE }, Arc::clone(&socket) as _));
                 clients.push(socket);
             }
         }
@@ -58,19 +64,21 @@ impl Estate {
         if let Some(control) = control {
             belongings.push((what::CONTROL, Arc::new(control.listener().try_clone()?)));
         }
-        Ok(Self { ledger: Arc::default(), belongings, clients, io })
+        Ok(Self { ledger: Arc::default(), belongings, clients, takeover, io })
     }
 
     /// It has come from another usher, which drains now.
     pub(super) fn succeed(&self, former: Follower) -> io::Result<()> {
-        let (clients, io) = (self.clients.clone(), self.io);
-        former.start(Arc::clone(&self.ledger), move || {
+        let (clients, io, takeover) = (self.clients.clone(), self.io, self.takeover.clone());
+        let alone = move || {
             for socket in clients {
                 if let Err(error) = handover::suit(&socket, io) {
                     tracing::warn!(%error, "a socket that was handed over cannot be set");
                 }
             }
-        })
+        };
+        let ended = move || takeover.iter().for_each(|takeover| takeover.forget_the_one_before());
+        former.start(Arc::clone(&self.ledger), alone, ended)
     }
 
     /// From now on another usher may have it.
@@ -84,11 +92,14 @@ impl Estate {
         let (hand_over, handed_over) = mpsc::unbounded_channel();
         let doors = Arc::new(OnceLock::<Doors>::new());
         let to_close = Arc::clone(&doors);
+        let (takeover, to_leave) = (self.takeover.clone(), self.takeover);
         let giver = Arc::new(Giver::new(
             self.belongings,
+            move || takeover.as_deref().map(of_takeover).unwrap_or_default(),
             self.io,
             self.ledger,
             move || {
+                to_leave.iter().for_each(|takeover| takeover.leave());
                 if let Some(doors) = to_close.get() {
                     doors.admin.leave();
                     doors.control.iter().for_each(crate::control::Open::leave);
@@ -102,6 +113,21 @@ impl Estate {
         let control = socket.map(|socket| crate::control::start(socket, desk)).transpose()?;
         let _ = doors.set(Doors { admin, control }); // once
         Ok(Open { giver, doors, handed_over, is_handed_over: false })
+    }
+}
+
+/// What the next usher needs to go on with the apiserver's port.
+fn of_takeover(takeover: &Takeover) -> Vec<Belonging> {
+    match takeover.export() {
+        Ok(takeover::Exported { descriptors, link }) => {
+            let descriptors = descriptors.into_iter().map(|descriptor| (what::TAKEOVER, descriptor));
+            let all = descriptors.chain(link.map(|link| (what::TAKEOVER_LINK, link)));
+            all.map(|(what, descriptor)| (what, Arc::new(descriptor) as _)).collect()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "takeover is not handed over: the next usher makes its own");
+            Vec::new()
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::memory::{self, Limit};
 use crate::observe::{self, Everybody, Process, hdr, logging};
 use crate::reload::Watch;
 use crate::ring;
+use crate::takeover::Takeover;
 use assembly::Rooms;
 use estate::Estate;
 use signals::{End, Ending, Signals};
@@ -59,6 +60,7 @@ struct Running {
     /// What another usher may take over.
     estate: estate::Open,
     end: End,
+    takeover: Option<Arc<Takeover>>,
 }
 
 /// Looks at everything, then starts everything. Errors name the flag or the file, and what to do.
@@ -85,14 +87,16 @@ fn start(options: &Options) -> Result<Running, String> {
     let admin = assembly::admin(options, beginning.taken())?;
     let admin_address = admin.local_addr().map_err(|error| format!("--admin-bind-address: {error}"))?;
     let (feeds, filled) = hdr::feeds(cores.len());
+    let listeners = rooms.listeners(options, cores.len(), beginning.taken())?;
+    let takeover = assembly::takeover(options, &listeners, beginning.taken())?;
     let seats = Rooms::seats(options, cores.len());
     let together = seats.as_ref().map(|seats| seats.together());
-    let mut worker = rooms.worker_settings(options, memory_limit, cores.len(), together);
+    let mut worker = rooms.worker_settings(options, memory_limit, cores.len(), together, takeover.as_deref());
     worker.io = io.settings(ring_settings);
     worker.limits.connections = connections;
-    let (members, steering) = rooms.members(options, &cores, feeds, beginning.taken())?;
+    let (members, steering) = assembly::members(options, listeners, &cores, feeds)?;
     let (socket, taken) = beginning.settle()?;
-    let estate = Estate::of(&members, &admin, socket.as_ref(), io.io).map_err(thread)?;
+    let estate = Estate::of(&members, &admin, socket.as_ref(), takeover.clone(), io.io).map_err(thread)?;
     let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
     let posts = crew.posts();
     let histograms = hdr::start(hdr_settings, filled, assembly::hdr_asks(&posts)).map_err(thread)?;
@@ -106,6 +110,7 @@ fn start(options: &Options) -> Result<Running, String> {
         handover: Arc::clone(&ledger),
         hdr: Some(histograms.desk()),
         steering,
+        takeover: takeover.clone(),
         memory: memory::start(limit, move |rung| tight.tell(&Order::Memory(rung)).is_empty())
             .map_err(thread)?,
     };
@@ -113,7 +118,7 @@ fn start(options: &Options) -> Result<Running, String> {
     rooms.configuration.connect(posts.clone(), seats.clone());
     rooms.configuration.put_in_force(&rooms.objects.current());
     let watch = Watch::start(process.files.clone(), FOLDER_POLL).map_err(thread)?;
-    let control = rooms.coordinator_settings(options, posts.clone());
+    let control = rooms.coordinator_settings(options, posts.clone(), takeover.as_deref());
     coordinator::start(control).map_err(|error| format!("the control thread cannot be started: {error}"))?;
     if let Some(seats) = &seats {
         let posts = posts.clone();
@@ -126,11 +131,15 @@ fn start(options: &Options) -> Result<Running, String> {
         control::look(&everybody)?; // all workers accept
         estate.succeed(taken.ready()?).map_err(thread)?;
     }
-    let tells: Vec<control::Tells> = vec![("hand_over", Box::new(move || ledger.section()))];
-    let desk = control::desk(myself, everybody.clone(), tells);
+    if let Some(takeover) = &takeover {
+        takeover.begin().map_err(|problem| format!("--takeover: {problem}"))?;
+    }
+    let mut tells = control::tells(takeover.as_ref());
+    tells.push(("hand_over", Box::new(move || ledger.section())));
+    let desk = control::desk(myself, everybody.clone(), tells, takeover.clone());
     let estate = estate.open(admin, socket, desk, everybody).map_err(thread)?;
     let end = End { grace: options.serving.shutdown_grace_period, stays: options.serving.hand_over_wait };
-    Ok(Running { crew, histograms, watch, signals, estate, end })
+    Ok(Running { crew, histograms, watch, signals, estate, end, takeover })
 }
 
 /// What is done after a worker has died: what it held of shared levels is given back.
@@ -145,7 +154,7 @@ fn secure_and_insecure(
 ) -> (Option<std::net::SocketAddr>, Option<std::net::SocketAddr>) {
     let mut addresses = addresses.iter().copied();
     let secure = options.serving.tls_cert_file.as_ref().and_then(|_| addresses.next());
-    (secure, addresses.next())
+    (secure, options.serving.insecure_port.and_then(|_| addresses.next()))
 }
 
 /// What was chosen, in lines for people whose fields programs can read.
@@ -190,8 +199,8 @@ fn announce(
 impl Running {
     /// Until a signal says stop and the workers have drained, or cannot go on.
     fn until_the_end(self) -> Result<(), String> {
-        let Self { crew, histograms, watch, signals, mut estate, end } = self;
-        let ending = signals.wait(crew, &watch, &mut estate, end);
+        let Self { crew, histograms, watch, signals, mut estate, end, takeover } = self;
+        let ending = signals.wait(crew, &watch, &mut estate, takeover.as_deref(), end);
         estate.close();
         histograms.finish();
         match ending {

@@ -9,6 +9,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::estate::Open;
 use crate::crew::Crew;
 use crate::reload::Watch;
+use crate::takeover::Takeover;
+
+/// After the apiserver has its port again, before workers stop taking connections: some came to usher until then, and
+/// have a handshake to finish and a first request to send. (A client without a request is told to go when usher drains.)
+const PORT_GIVEN_BACK: Duration = Duration::from_millis(200);
 
 /// How it is to end.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +57,14 @@ impl Signals {
 
     /// Handles them until the workers have ended. One that ends them and comes after a hand-over does not cut the drain
     /// short: whoever ends a process that is about to end, as Kubernetes does, does not mean that.
-    pub(super) fn wait(self, mut crew: Crew, watch: &Watch, estate: &mut Open, end: End) -> Ending {
+    pub(super) fn wait(
+        self,
+        mut crew: Crew,
+        watch: &Watch,
+        estate: &mut Open,
+        takeover: Option<&Takeover>,
+        end: End,
+    ) -> Ending {
         let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
         let End { grace, stays } = end;
         runtime.block_on(async {
@@ -95,6 +107,9 @@ impl Signals {
                 tracing::info!(signal = name, ?grace, "draining");
                 if !handed_over {
                     estate.give_up();
+                    if takeover.is_some_and(Takeover::end) {
+                        tokio::time::sleep(PORT_GIVEN_BACK).await;
+                    }
                     crew.drain(grace);
                 }
             }

@@ -1,6 +1,9 @@
 //! What flags must hold together. Every sentence names the flag and the remedy; all are said at once.
 
+use std::net::SocketAddr;
 use std::time::Duration;
+
+use crate::takeover::{self, Mode};
 
 use super::{
     Authentication, FlowControl, Histograms, Limits, Options, OptionsError, Serving, Steering, Upstream,
@@ -18,6 +21,7 @@ pub(super) fn all(options: &Options) -> Result<(), OptionsError> {
     authentication(&options.authentication, &mut faults);
     upstream(&options.upstream, &mut faults);
     faults.extend(flow_control(&options.flow_control));
+    takeover(options, &mut faults);
     limits(&options.limits, &mut faults);
     workers(&options.workers, &mut faults);
     steering(&options.steering, &mut faults);
@@ -124,6 +128,39 @@ pub(crate) fn flow_control(flow_control: &FlowControl) -> Vec<String> {
         faults.push(format!("--request-timeout must be at least {REQUEST_TIMEOUT_MIN:?}"));
     }
     faults
+}
+
+fn takeover(options: &Options, faults: &mut Vec<String>) {
+    let (given, serving) = (&options.takeover, &options.serving);
+    if given.takeover == Mode::Off {
+        if !given.takeover_address.is_empty() {
+            faults.push("--takeover-address needs --takeover=fail-open or --takeover=fail-closed".into());
+        }
+        return;
+    }
+    if serving.tls_cert_file.is_none() {
+        faults.push(
+            "--takeover needs --tls-cert-file and --tls-private-key-file: clients of the apiserver's port speak TLS \
+             (kubeadm: /etc/kubernetes/pki/apiserver.crt and .key)"
+                .into(),
+        );
+    }
+    let places = takeover::places(&given.takeover_address, &options.upstream.upstream);
+    if places.iter().any(|place| place.port() == 0) {
+        faults.push("--takeover-address: port 0 is nobody's; give the apiserver's port".into());
+    }
+    let bound = serving.bind_address;
+    let is_own = |place: &SocketAddr| {
+        place.port() == serving.secure_port
+            && (place.ip() == bound || place.ip().is_unspecified() || bound.is_unspecified())
+    };
+    if serving.secure_port != 0 && places.iter().any(is_own) {
+        faults.push(format!(
+            "--secure-port={} is the apiserver's port, which --takeover takes over while the apiserver keeps its socket: \
+             give usher one of its own, --secure-port=7443 or 0 for any",
+            serving.secure_port
+        ));
+    }
 }
 
 fn limits(limits: &Limits, faults: &mut Vec<String>) {

@@ -16,6 +16,7 @@ use crate::crew::cores::{Cores, Count};
 use crate::http1::Speaker;
 use crate::ring;
 use crate::steering;
+use crate::takeover::{self, Mode};
 use crate::upstream::{Http2, Server};
 use crate::worker;
 
@@ -37,6 +38,9 @@ pub struct Options {
     /// Who gets seats.
     #[command(flatten)]
     pub flow_control: FlowControl,
+    /// Whose an apiserver's own port is.
+    #[command(flatten)]
+    pub takeover: Takeover,
     /// What protects usher itself.
     #[command(flatten)]
     pub limits: Limits,
@@ -223,6 +227,24 @@ pub struct FlowControl {
     /// How long a watch that did not ask for a bookmark is silent before its initial events are over
     #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = duration)]
     pub watch_quiet_period: Duration,
+}
+
+/// Whose an apiserver's own port is: [`crate::takeover`].
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Takeover (Linux 5.15; CAP_BPF and CAP_NET_ADMIN)")]
+pub struct Takeover {
+    /// Take the connections to the port of the apiserver of this host, which keeps its socket. Without usher, however it
+    /// ended, the port is the apiserver's again (fail-open), or nobody's until usher is back or `usher release` is said
+    /// (fail-closed: nothing gets past flow control, and a dead usher is a dead control plane)
+    #[arg(long, value_name = "off|fail-open|fail-closed", value_enum, default_value_t = Mode::Off, hide_possible_values = true)]
+    pub takeover: Mode,
+    /// Address and port to take over; repeatable. 0.0.0.0 or [::] is any address of the host, IPv4 and IPv6. Without it the
+    /// ports of --upstream on any address
+    #[arg(long, value_name = "IP:PORT")]
+    pub takeover_address: Vec<SocketAddr>,
+    /// Folder on the bpf filesystem where fail-closed keeps its hold on the port
+    #[arg(long, value_name = "DIR", default_value = takeover::PINS)]
+    pub takeover_pin_dir: PathBuf,
 }
 
 /// What protects usher itself. Defaults, and the reasons for them: [`worker::Limits`].

@@ -11,8 +11,8 @@ mod nearest;
 mod sources;
 
 pub use flags::{
-    Authentication, FlowControl, Histograms, Limits, Observation, Options, Ring, Serving, Steering, Upstream,
-    Workers,
+    Authentication, FlowControl, Histograms, Limits, Observation, Options, Ring, Serving, Steering, Takeover,
+    Upstream, Workers,
 };
 
 pub use values::{HandOver, RUNTIME_DIR, RuntimeDir};

@@ -69,6 +69,23 @@ fn defaults_are_kube_apiservers() {
 }
 
 #[test]
+fn takeover_needs_a_port_of_its_own_and_tls() {
+    let check = |arguments: &[&str], complaint| {
+        let arguments = [&["--upstream=http://127.0.0.1:8080", "--insecure-port=0"], arguments].concat();
+        check_incomplete(&arguments, complaint);
+    };
+    let open = "--takeover=fail-open";
+    check(&["--takeover-address=0.0.0.0:6443"], "--takeover-address needs --takeover=fail-open");
+    check(&[open], "--takeover needs --tls-cert-file and --tls-private-key-file");
+    check(&[open, "--takeover-address=10.0.0.5:0"], "port 0 is nobody's");
+    check(&[open, "--secure-port=8080"], "give usher one of its own, --secure-port=7443");
+    check(&[open, "--takeover-address=10.0.0.5:6443"], "give usher one of its own"); // by default it has this one
+    let elsewhere = [open, "--bind-address=10.0.0.6", "--takeover-address=10.0.0.5:6443"];
+    let error = load(&Given { arguments: &elsewhere, ..NOTHING }, false).unwrap_err();
+    assert!(!error.contains("one of its own"), "{error}");
+}
+
+#[test]
 fn limits_are_the_workers_own() {
     let limits = load(&NOTHING, true).unwrap().limits;
     let defaults = worker::Limits::default();

@@ -5,6 +5,7 @@
 
 pub mod own;
 pub mod refusals;
+pub(super) mod takeover;
 pub mod text;
 
 pub use text::Format;

@@ -20,7 +20,7 @@ struct Counted {
     children: &'static [Number],
 }
 
-const fn describe(
+pub(super) const fn describe(
     name: &'static str,
     kind: Kind,
     labels: &'static [&'static str],

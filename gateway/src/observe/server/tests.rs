@@ -63,6 +63,7 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
             handover: Arc::default(),
             hdr: None,
             steering: Steering::default(),
+            takeover: None,
         },
     )
     .unwrap();

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use io_uring::{cqueue, opcode};
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket as NewSocket, Type};
+use socket2::{SockAddr, SockRef, Socket as NewSocket};
 use usher_flowcontrol::units::Nanos;
 
 use super::Uring;
@@ -20,7 +20,7 @@ use super::sending::Sending;
 use super::table::{Key, Kind, Place, Token};
 use crate::ring::Chunk;
 use crate::ring::outgoing::HIGH_WATER;
-use crate::ring::socket::prepare;
+use crate::ring::socket::for_connecting;
 
 /// One connection. Clones are the same.
 #[derive(Clone)]
@@ -69,10 +69,13 @@ struct Connecting {
     waiter: Option<Waker>,
 }
 
-/// Opens a connection.
-pub(in crate::ring) async fn connect(driver: Rc<Uring>, address: SocketAddr) -> io::Result<Stream> {
-    let socket = NewSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    prepare(SockRef::from(&socket))?;
+/// Opens a connection, from that socket or a new one.
+pub(in crate::ring) async fn connect(
+    driver: Rc<Uring>,
+    socket: Option<NewSocket>,
+    address: SocketAddr,
+) -> io::Result<Stream> {
+    let socket = socket.map_or_else(|| for_connecting(address), Ok)?;
     let stream = Stream::new(&driver, Descriptor::Open(socket.into()));
     stream.0.socket.start_connecting(&driver, address);
     poll_fn(|cx| stream.0.socket.poll_connected(cx)).await?;

@@ -16,9 +16,7 @@ use usher_flowcontrol::units::Nanos;
 use super::*;
 use crate::ring::Listener;
 use crate::tls::testing::{Authority, Folder};
-use crate::tls::{
-    Client, ClientFiles, Failed, Gate, Presents, Protocol, Reason, Server, ServerFiles, accept,
-};
+use crate::tls::{Client, ClientFiles, Failed, Gate, Presents, Protocol, Reason, Server, ServerFiles, greet};
 
 struct World {
     _folder: Folder,
@@ -65,6 +63,17 @@ fn listener() -> (Listener, SocketAddr) {
     let socket = ring::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     (Listener::new(socket).unwrap(), address)
+}
+
+/// A whole handshake.
+async fn accept(
+    below: ring::Stream,
+    server: &Server,
+    gate: &Rc<Gate>,
+    observer: Option<Rc<dyn Observer>>,
+) -> Result<Stream, Failed> {
+    let greeting = greet(&below).await?;
+    crate::tls::accept(below, greeting, server, gate, observer).await
 }
 
 async fn accepted(listener: &Listener, server: &Server) -> Result<Stream, Failed> {
@@ -217,6 +226,31 @@ fn a_server_of_strangers_is_refused_and_told() {
         let (accepting, connecting) = futures_util::future::join(accepting, connecting).await;
         assert_eq!(connecting.reason(), Reason::Certificate, "{connecting}");
         assert_eq!(accepting.reason(), Reason::Refused, "{accepting}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_greeting_tells_whom_it_is_for() {
+    let world = world();
+    ring::run(async {
+        for (name, told) in [("usher.test", Some("usher.test")), ("192.0.2.1", None)] {
+            let config = world.client.current(Presents::Nothing, Protocol::Http1).unwrap();
+            let (listener, address) = listener();
+            ring::spawn(async move {
+                let name = ServerName::try_from(name).unwrap();
+                let _ = crate::tls::connect(ring::connect(address).await.unwrap(), config, name).await;
+            });
+            let (below, _) = listener.accept().await.unwrap();
+            let greeting = greet(&below).await.unwrap();
+            assert_eq!(greeting.server_name().as_deref(), told);
+            assert_eq!(greeting.bytes()[0], 22, "as it came");
+        }
+        let (listener, address) = listener();
+        let mut stranger = TcpStream::connect(address).unwrap();
+        stranger.write_all(b"\x16\x03\x01\x00\x04\x01\x00\x00\x00").unwrap();
+        let greeting = greet(&listener.accept().await.unwrap().0).await.unwrap();
+        assert_eq!(greeting.server_name(), None);
     })
     .unwrap();
 }

@@ -27,6 +27,7 @@ fn process() -> Process {
         handover: Arc::default(),
         hdr: None,
         steering: Steering::default(),
+        takeover: None,
     }
 }
 
