@@ -57,6 +57,8 @@ struct Serving {
     log: BufReader<std::process::ChildStderr>,
     /// The line that tells the way of I/O.
     chosen: Option<serde_json::Value>,
+    /// The line that tells who brings connections to workers.
+    steering: Option<serde_json::Value>,
     insecure: String,
     admin: String,
 }
@@ -78,8 +80,10 @@ impl Serving {
     fn run(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        let mut serving = Self { child, log, chosen: None, insecure: String::new(), admin: String::new() };
+        let (insecure, admin) = (String::new(), String::new());
+        let mut serving = Self { child, log, chosen: None, steering: None, insecure, admin };
         serving.chosen = Some(serving.line("way of I/O"));
+        serving.steering = Some(serving.line("steering"));
         let line = serving.line("listening");
         serving.insecure = line["insecure"].as_str().unwrap().to_owned();
         serving.admin = line["admin"].as_str().unwrap().to_owned();
@@ -241,6 +245,82 @@ fn the_way_of_io_is_chosen_and_told() {
         assert_eq!(enters.contains("\nusher_ring_enters_total 0\n"), name == "epoll", "{enters}");
         assert_eq!(serving.end(), 0);
     }
+}
+
+/// Without capabilities, whoever runs this.
+fn powerless(arguments: &[&str]) -> Command {
+    let mut command = Command::new("/usr/bin/setpriv");
+    // Who is not root has none to lose, and may not lose them.
+    let is_root = std::fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t");
+    command.args(if is_root { &["--bounding-set=-all", "--inh-caps=-all"][..] } else { &["--no-new-privs"] });
+    command.arg(env!("CARGO_BIN_EXE_usher")).args(arguments);
+    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn who_may_not_steer_connections_serves_without_and_says_so() {
+    let upstream = format!("--upstream={}", apiserver());
+    let serve = ["serve", &*upstream, "--insecure-port=0", "--admin-bind-address=127.0.0.1:0", "--workers=2"];
+    let output = powerless(&serve).arg("--steering=on").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("--steering=on: "), "{said}");
+    assert!(
+        said.contains("it lacks CAP_BPF and CAP_NET_ADMIN; give it") && said.contains("--steering=off"),
+        "{said}"
+    );
+
+    let mut serving = Serving::run(powerless(&serve).arg("--log-format=json"));
+    assert!(get(&serving.insecure, "/api/v1/pods").ends_with("ok"));
+    let chosen = serving.steering.take().unwrap();
+    let (mode, reason) = (chosen["steering"].as_str().unwrap(), chosen["reason"].as_str().unwrap());
+    assert_eq!((mode, reason), ("off", "no CAP_BPF and CAP_NET_ADMIN"));
+    let line = format!("[i]steering off: {reason}\n");
+    assert!(awaited(|| get(&serving.admin, "/readyz?verbose").contains(&line)));
+    let info = format!("usher_steering_info{{mode=\"off\",reason=\"{reason}\"}} 1\n");
+    assert!(get(&serving.admin, "/metrics").contains(&info));
+    assert_eq!(serving.end(), 0);
+}
+
+/// CAP_BPF and CAP_NET_ADMIN, or CAP_SYS_ADMIN.
+fn may_steer() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).unwrap();
+    let capabilities = u64::from_str_radix(line, 16).unwrap();
+    let has = |number: u32| capabilities >> number & 1 == 1;
+    has(21) || has(39) && has(12)
+}
+
+#[test]
+fn who_may_steers_connections_and_counts_them() {
+    let upstream = format!("--upstream={}", apiserver());
+    let serve = ["serve", &*upstream, "--insecure-port=0", "--admin-bind-address=127.0.0.1:0"];
+    let more = ["--workers=2", "--steering=on", "--log-format=json", "--connection-budget-per-source=1000"];
+    if !may_steer() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "this must be tried where CI is set, with CAP_BPF and CAP_NET_ADMIN"
+        );
+        eprintln!("NOT TRIED: no CAP_BPF or no CAP_NET_ADMIN");
+        return;
+    }
+    let serving = Serving::run(&mut usher(&[&serve[..], &more[..]].concat()));
+    let ready = || get(&serving.admin, "/readyz?verbose");
+    assert!(awaited(|| ready().matches("steering sees it serving with ").count() == 2), "{}", ready());
+    for _ in 0..10 {
+        assert!(get(&serving.insecure, "/api/v1/pods").ends_with("ok"));
+    }
+    let text = get(&serving.admin, "/metrics");
+    let counts = text.lines().filter(|line| line.starts_with("usher_steering_connections_total{"));
+    let chosen: u64 = counts
+        .filter(|line| {
+            ["affinity", "load", "spread"].iter().any(|path| line.contains(&format!("path=\"{path}\"")))
+        })
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(chosen, 10, "{text}");
+    assert!(text.contains("usher_steering_info{mode=\"on\""), "{text}");
+    assert_eq!(serving.end(), 0);
 }
 
 fn put(folder: &Path, text: &str) {

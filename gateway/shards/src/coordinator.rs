@@ -19,6 +19,7 @@ use usher_flowcontrol::snapshot::{Past, Snapshot};
 use usher_flowcontrol::units::{Nanos, Seats};
 
 use crate::level::{Level, Options};
+use crate::look::Starts;
 use crate::part::{ATTEMPTS_MAX, Part};
 use crate::sync::{AtomicU64, Ordering};
 use crate::table::SLOTS_MAX;
@@ -247,6 +248,12 @@ impl Shared {
             }
             (waiting, executing)
         })
+    }
+
+    /// What workers have started at the levels that there are.
+    #[must_use]
+    pub fn starts(&self) -> Starts {
+        self.levels.values().fold(Starts::default(), |sum, level| sum.and(level.starts()))
     }
 
     /// Workers.

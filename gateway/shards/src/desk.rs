@@ -47,6 +47,10 @@ pub(crate) struct Tally {
     pub(crate) bypassed: Data,
     /// Requests that it turned away without asking the sequencer.
     pub(crate) turned_away: Data,
+    /// Requests of its own that it started as the holder of the role.
+    pub(crate) granted: Data,
+    /// Requests of others that it started so, and had to tell them of.
+    pub(crate) granted_to_others: Data,
 }
 
 /// Who works at a desk.

@@ -57,6 +57,6 @@ mod tests;
 
 pub use coordinator::{Coordinator, Shared};
 pub use level::{Level, Options};
-pub use look::{Glance, Look, Sequenced};
+pub use look::{Glance, Look, Sequenced, Starts};
 pub use part::Part;
 pub use shard::{Event, Shard};

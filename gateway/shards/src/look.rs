@@ -8,7 +8,7 @@ use std::sync::Arc;
 use usher_flowcontrol::level::{Counters, QueueState};
 use usher_flowcontrol::units::{Nanos, SeatSeconds, Seats};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Tally};
 use crate::level::Level;
 use crate::pool::View;
 use crate::sequencer::Sequencer;
@@ -45,6 +45,17 @@ pub struct Glance {
     pub leased: u64,
 }
 
+/// Requests that workers have ever started, by how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Starts {
+    /// Without the common order, while nobody waited.
+    pub alone: u64,
+    /// In the common order, by their own worker.
+    pub by_own: u64,
+    /// In the common order, by another worker, who had to tell theirs.
+    pub by_others: u64,
+}
+
 /// The sequencer's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequenced {
@@ -75,6 +86,33 @@ impl Level {
         let View { free, waiting } = self.common.pool.view();
         let lease = |desk: &Arc<Desk>| desk.lease.load(Ordering::Relaxed);
         Glance { free, waiting, leased: self.common.desks.iter().map(lease).sum() }
+    }
+}
+
+impl Level {
+    /// What its workers have started.
+    #[must_use]
+    pub fn starts(&self) -> Starts {
+        let sum = |count: fn(&Tally) -> &Data| {
+            self.common.desks.iter().map(|desk| count(&desk.tally).load(Ordering::Relaxed)).sum()
+        };
+        Starts {
+            alone: sum(|tally| &tally.bypassed),
+            by_own: sum(|tally| &tally.granted),
+            by_others: sum(|tally| &tally.granted_to_others),
+        }
+    }
+}
+
+impl Starts {
+    /// With those of another level.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            alone: self.alone + other.alone,
+            by_own: self.by_own + other.by_own,
+            by_others: self.by_others + other.by_others,
+        }
     }
 }
 

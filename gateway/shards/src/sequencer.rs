@@ -7,7 +7,7 @@
 use usher_flowcontrol::level::{self, Finish, Mode, Reason, Ticket, Verdict};
 use usher_flowcontrol::units::{Nanos, Seats};
 
-use crate::desk::Claim;
+use crate::desk::{Claim, Tally};
 use crate::level::{Booked, Common, Options, believed_limit, signed, tag, untag};
 use crate::operation::Operation;
 use crate::publication::Publication;
@@ -375,6 +375,10 @@ impl Sequencer {
 
 /// Tells a worker what became of a request of his.
 fn tell(worker: usize, slot: u32, answer: Answer, visit: &mut Visit<'_>) {
+    if answer == Answer::Granted {
+        let tally = &visit.common.desks[visit.visitor].tally;
+        Tally::add(if worker == visit.visitor { &tally.granted } else { &tally.granted_to_others });
+    }
     if worker == visit.visitor && visit.arriving == Some(slot) {
         visit.answer = Some(answer);
         return;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use usher_flowcontrol::snapshot::{Past, Snapshot};
 use usher_flowcontrol::units::Seats as Count;
-use usher_shards::Coordinator;
+use usher_shards::{Coordinator, Starts};
 
 use crate::config::objects;
 use crate::ring;
@@ -87,6 +87,12 @@ impl Seats {
         let mut snapshot = inside.coordinator.snapshot(ring::precise());
         inside.past.join(&mut snapshot);
         snapshot
+    }
+
+    /// What workers have started. A level that goes takes its part with it.
+    #[must_use]
+    pub fn starts(&self) -> Starts {
+        self.inside().coordinator.shared().starts()
     }
 
     /// Starts the thread, for as long as the process lives. `tidy` is called when a level has gone.

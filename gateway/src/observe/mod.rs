@@ -19,6 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use usher_flowcontrol::snapshot::Snapshot;
+use usher_shards::Starts;
 
 use crate::handover;
 use crate::identity::Authenticator;
@@ -49,6 +50,8 @@ pub struct View {
     pub ring: ring::Look,
     /// No new requests are taken: the end is near.
     pub draining: bool,
+    /// How requests were started that had levels in common; `None`: one worker has them for itself.
+    pub starts: Option<Starts>,
     /// The workers by themselves.
     pub workers: Vec<Each>,
 }

@@ -89,7 +89,9 @@ impl Workers for Everybody {
     fn look(&self) -> Answer<'_> {
         Box::pin(async {
             let reports = try_join_all(self.posts.berths().into_iter().map(Report::of)).await?;
-            Ok(View::of(reports, self.seats.as_ref().map(|seats| seats.snapshot())))
+            let seats = self.seats.as_ref();
+            let view = View::of(reports, seats.map(|seats| seats.snapshot()));
+            Ok(View { starts: seats.map(|seats| seats.starts()), ..view })
         })
     }
 }

@@ -70,21 +70,24 @@ impl Steering {
     /// It was asked for and cannot be had.
     pub fn choose(settings: Settings, addresses: &[Vec<&TcpListener>]) -> Result<Self, Fault> {
         let workers = addresses.iter().map(Vec::len).max().unwrap_or(0);
-        match settings.wish {
-            Wish::Off => return Ok(Self::off("asked for")),
+        let chosen = match settings.wish {
+            Wish::Off => Self::off("asked for"),
             Wish::Auto if workers <= 1 && settings.budget.rate == 0 => {
-                return Ok(Self::off("one worker: there is nothing to choose"));
+                Self::off("one worker: there is nothing to choose")
             }
-            Wish::Auto | Wish::On => {}
-        }
-        match Self::start(settings.budget, addresses) {
-            Err(fault) if settings.wish == Wish::Auto => {
-                let verifier = fault.log();
-                tracing::warn!(%fault, verifier, "the kernel spreads connections by a hash of their addresses");
-                Ok(Self::off(fault.in_short()))
-            }
-            started => started,
-        }
+            Wish::Auto | Wish::On => match Self::start(settings.budget, addresses) {
+                Ok(started) => return Ok(started),
+                Err(fault) if settings.wish == Wish::On => return Err(fault),
+                Err(fault) => {
+                    let verifier = fault.log();
+                    tracing::warn!(%fault, verifier, "the kernel spreads connections by a hash of their addresses");
+                    Self::off(fault.in_short())
+                }
+            },
+        };
+        // Sockets that another process has handed over come with what it had attached.
+        addresses.iter().for_each(|sockets| group::detach(sockets));
+        Ok(chosen)
     }
 
     /// Steers from now on; at all of these addresses or, if one cannot be had, at none.

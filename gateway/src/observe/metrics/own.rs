@@ -258,6 +258,13 @@ static WORKER_DEATHS: Description = describe(
     "Times that a worker died of a panic, and its connections with it. Each is a mistake of ours.",
 );
 
+static STARTS: Description = describe(
+    "usher_shared_starts_total",
+    Kind::Counter,
+    &["by"],
+    "Requests started at levels that workers share: alone, while nobody waited; in the common order, by their own worker or by another, who had to tell it.",
+);
+
 static BUILD: Description =
     describe("usher_build_info", Kind::Gauge, &["version", "io"], "What runs. Always 1.");
 static RING: Description = describe(
@@ -396,6 +403,13 @@ pub fn families<'a>(view: &'a View, process: &'a Process) -> Vec<Family<'a>> {
             (&WORKER_DEATHS, worker.deaths),
         ] {
             add(description, vec![&worker.name], value(description, number));
+        }
+    }
+    if let Some(starts) = view.starts {
+        for (by, count) in
+            [("alone", starts.alone), ("own-worker", starts.by_own), ("other-worker", starts.by_others)]
+        {
+            add(&STARTS, vec![by], Value::Count(count));
         }
     }
     add(&BUILD, vec![env!("CARGO_PKG_VERSION"), process.io.io.name()], Value::Number(1.0));

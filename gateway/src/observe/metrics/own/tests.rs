@@ -87,6 +87,7 @@ fn the_process_and_the_apiservers_are_shown() {
             connections: 4,
             requests: 5,
         }],
+        starts: Some(usher_shards::Starts { alone: 1, by_own: 2, by_others: 3 }),
         ring: crate::ring::Look { sends_short: 5, ..crate::ring::Look::default() },
         ..View::default()
     };
@@ -111,6 +112,7 @@ fn the_process_and_the_apiservers_are_shown() {
         "usher_worker_requests_total{worker=\"worker-1\"} 5",
         "usher_ring_info{io=\"epoll\",reason=\"asked for\"} 1",
         "usher_ring_sends_short_total 5",
+        "usher_shared_starts_total{by=\"other-worker\"} 3",
         "usher_steering_info{mode=\"off\",reason=\"asked for\"} 1",
     ] {
         assert!(text.lines().any(|each| each == line), "no {line} in\n{text}");
