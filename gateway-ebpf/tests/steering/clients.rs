@@ -74,6 +74,9 @@ pub(crate) fn play(group: &mut Group, shares: &[f64], connections: usize) -> Out
             group.closed(slot);
         }
     }
+    for (slot, ..) in open {
+        group.closed(slot);
+    }
     outcome
 }
 

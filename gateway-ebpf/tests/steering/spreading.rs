@@ -59,9 +59,9 @@ fn clients_of_both_families_come_to_one_listener() {
         let port = group.address.port();
         for server in [SERVER_V4, SERVER_V6] {
             group.address = (server, port).into();
-            assert!(play(&mut group, &zipf(50), 500).same() >= 0.99);
+            assert!(play(&mut group, &zipf(1000), 2000).same() >= 0.99);
         }
-        group.steering().must_have_chosen(1000);
+        group.steering().must_have_chosen(4000);
     });
 }
 
