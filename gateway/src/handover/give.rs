@@ -20,6 +20,8 @@ pub struct Giver {
     ledger: Arc<Ledger>,
     /// Stops accepting, and drains. Called once.
     let_go: Box<dyn Fn() + Send + Sync>,
+    /// Puts right what the new one may have changed before it was ready.
+    keeps: Box<dyn Fn() + Send + Sync>,
     /// How that goes; `None`: not known just now.
     look: Box<dyn Fn() -> Option<Report> + Send + Sync>,
 }
@@ -45,7 +47,21 @@ impl Giver {
         look: impl Fn() -> Option<Report> + Send + Sync + 'static,
     ) -> Self {
         let state = Mutex::new(State::Has(belongings));
-        Self { state, besides: Box::new(besides), io, ledger, let_go: Box::new(let_go), look: Box::new(look) }
+        Self {
+            state,
+            besides: Box::new(besides),
+            io,
+            ledger,
+            let_go: Box::new(let_go),
+            keeps: Box::new(|| ()),
+            look: Box::new(look),
+        }
+    }
+
+    /// `keeps` is called when the new one did not get ready: it may have changed something until then.
+    #[must_use]
+    pub fn or_else_keeps(self, keeps: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { keeps: Box::new(keeps), ..self }
     }
 
     /// Nobody gets anything any more, and nothing is kept open for him.
@@ -71,6 +87,7 @@ impl Giver {
             Ok(()) => self.let_it_have_all(line),
             Err(why) => {
                 self.keep();
+                (self.keeps)();
                 self.ledger.given_up.fetch_add(1, Ordering::Relaxed);
                 let _ = line.send(&Reply::Error(format!("not ready in time: {why}")), &[]); // most likely it has ended
                 tracing::warn!(why, "the usher that was to take over did not get ready; this one goes on");

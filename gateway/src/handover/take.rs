@@ -9,7 +9,7 @@ use serde_json::Value;
 use socket2::SockRef;
 
 use super::{Former, Ledger, Offer, REPORT_MAX, Ready, Report, VERB, suit_both};
-use crate::control::{self, ANSWER_TIMEOUT, Line};
+use crate::control::{self, ANSWER_TIMEOUT, Broken, Line};
 
 /// What the old one has handed over. Dropped before [`Taken::ready`], it has handed over nothing.
 #[derive(Debug)]
@@ -144,6 +144,7 @@ impl Follower {
             loop {
                 let report = match line.receive(REPORT_MAX) {
                     Ok(Some(letter)) => letter.read::<Report>().ok(),
+                    Err(Broken::Late(_)) => continue, // it hangs, but it is there
                     Ok(None) | Err(_) => None,
                 };
                 if report.is_none_or(|report| report.stopped)

@@ -69,7 +69,7 @@ pub struct Process {
     /// Who was here before, and who has tried to come after.
     pub handover: Arc<handover::Ledger>,
     /// Who brings connections to workers.
-    pub steering: Steering,
+    pub steering: Arc<Steering>,
     /// The workers' histograms; `None`: nobody collects them.
     pub hdr: Option<hdr::Desk>,
     /// Whose an apiserver's port is; `None`: none is taken over.

@@ -62,10 +62,12 @@ impl Group {
     }
 
     /// From now on it chooses, for all sockets of that address.
-    pub(super) fn attach(&mut self, sockets: &[&TcpListener]) -> Result<(), Fault> {
+    pub(super) fn attach(&self, sockets: &[&TcpListener]) -> Result<(), Fault> {
         let socket = sockets.first().ok_or(Fault::Missing("sockets"))?;
         let address = socket.local_addr().map_err(Fault::Socket)?;
-        program(&mut self.ebpf)?.attach(socket).map_err(|source| Fault::Attaching { address, source })
+        let program = self.ebpf.program(steer::PROGRAM).ok_or(Fault::Missing(steer::PROGRAM))?;
+        let program: &SkReuseport = program.try_into().map_err(|_| Fault::Missing(steer::PROGRAM))?;
+        program.attach(socket).map_err(|source| Fault::Attaching { address, source })
     }
 
     /// What it has to say goes to the log, if anybody wants to read it.

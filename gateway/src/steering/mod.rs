@@ -153,9 +153,17 @@ impl Steering {
         self.groups.iter().map(|group| (group.address(), group.counts()))
     }
 
-    /// Leaves the choice to the kernel's hash again. For sockets that are ours alone: whatever is attached goes.
-    pub fn detach(self, addresses: &[Vec<&TcpListener>]) {
-        addresses.iter().for_each(|sockets| group::detach(sockets));
+    /// Another process has had these sockets, too, and may have attached a program of its own: from now on this one's chooses, or
+    /// none if there is none.
+    pub fn reclaim(&self, addresses: &[Vec<&TcpListener>]) {
+        if !self.is_on() {
+            return addresses.iter().for_each(|sockets| group::detach(sockets));
+        }
+        for (group, sockets) in self.groups.iter().zip(addresses) {
+            if let Err(fault) = group.attach(sockets) {
+                tracing::warn!(%fault, "connections are steered by another process's program");
+            }
+        }
     }
 }
 

@@ -100,13 +100,20 @@ fn the_program_attached_last_is_the_one_that_chooses() {
         assert_eq!(taken_by(&sockets), 1);
     }
     assert_eq!((placed(&former), placed(&successor)), (1, 20));
+    for (owner, worker) in [(&former, 0), (&successor, 1)] {
+        owner.reclaim(&all(&sockets));
+        let before = placed(owner);
+        let _client = TcpStream::connect(address).unwrap();
+        assert_eq!((taken_by(&sockets), placed(owner)), (worker, before + 1), "whoever reclaims them");
+    }
     drop(former);
+    let before = placed(&successor);
     let _client = TcpStream::connect(address).unwrap();
-    assert_eq!((taken_by(&sockets), placed(&successor)), (1, 21), "who goes leaves what is attached");
+    assert_eq!((taken_by(&sockets), placed(&successor)), (1, before + 1), "who goes leaves what is attached");
 
     successor.line(0).is(State::Serving);
     let line = successor.line(1);
-    successor.detach(&all(&sockets));
+    Steering::off("asked for").reclaim(&all(&sockets));
     line.is(State::Draining); // its table outlives it, and is read by nobody
     let both: std::collections::BTreeSet<usize> = (0..64)
         .map(|_| {

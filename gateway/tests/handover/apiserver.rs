@@ -1,11 +1,12 @@
 //! An apiserver that outlives every usher: `ok` at once, or for `/hold/…` once it is let go.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// It, from threads of its own.
 pub(crate) struct Apiserver {
+    pub(crate) address: SocketAddr,
     pub(crate) url: String,
     gate: Arc<Gate>,
 }
@@ -22,7 +23,7 @@ pub(crate) const BODY_BYTES: usize = 8192;
 impl Apiserver {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
         let gate = Arc::<Gate>::default();
         let shared = Arc::clone(&gate);
         std::thread::spawn(move || {
@@ -31,7 +32,7 @@ impl Apiserver {
                 std::thread::spawn(move || answer(stream.unwrap(), &gate));
             }
         });
-        Self { url, gate }
+        Self { address, url: format!("http://{address}"), gate }
     }
 
     /// Everything that was held is answered.

@@ -20,6 +20,7 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::PATIENCE;
 use crate::apiserver::BODY_BYTES;
 use crate::process::Folder;
 
@@ -113,7 +114,7 @@ impl Load {
 
     /// Nobody has lost anything.
     pub(crate) fn assert_well(&self, when: &str) {
-        let failures = self.shared.failures.lock().unwrap();
+        let failures = self.shared.failures.lock().unwrap().clone();
         assert!(failures.is_empty(), "{when}: {} failures: {failures:#?}", failures.len());
     }
 
@@ -183,6 +184,24 @@ pub(crate) fn get_later(address: SocketAddr, path: &'static str, folder: &Folder
             get(&mut stream, path).await.unwrap()
         })
     })
+}
+
+/// What plain HTTP gets there; `None`: nobody understands it.
+pub(crate) fn plain(address: SocketAddr) -> Option<String> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: apiserver\r\n\r\n").ok()?;
+    let mut answer = vec![0; 65_536];
+    let mut read = 0;
+    while !answer[..read].ends_with(b"ok") {
+        match stream.read(&mut answer[read..]) {
+            Ok(more) if more > 0 => read += more,
+            _ => break,
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    Some(answer).filter(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
 impl Client {

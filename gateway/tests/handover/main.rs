@@ -5,8 +5,11 @@
 
 mod apiserver;
 mod load;
+#[path = "../../../gateway-ebpf/tests/privileges/mod.rs"]
+mod privileges;
 mod process;
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use apiserver::Apiserver;
@@ -30,30 +33,60 @@ const GENERATIONS: [&[&str]; 21] = {
     const B: &[&str] = &["--io=uring", "--workers=2"];
     const C: &[&str] = &["--io=epoll", "--workers=1"];
     const D: &[&str] = &["--io=epoll", "--workers=2"];
-    const E: &[&str] = &["--io=uring", "--workers=2", "--ring-registered-files"];
+    const E: &[&str] = &["--io=uring", "--workers=3", "--ring-registered-files"];
     [A, A, B, A, C, A, D, B, B, C, B, D, C, C, D, D, A, E, E, B, E]
 };
 
 #[test]
 fn twenty_restarts_under_load_lose_nothing() {
-    let folder = Folder::new();
-    let apiserver = Apiserver::start();
-    let mut serving = Serving::start(&folder, &apiserver, GENERATIONS[0]);
+    restarts(&GENERATIONS, &Folder::new(), &Apiserver::start(), &[], None).end();
+}
+
+/// The clients speak TLS to the apiserver's own port, and the apiserver only plain HTTP: one whose connection did not come to
+/// usher would notice.
+#[test]
+fn twenty_restarts_that_hold_the_apiservers_port_lose_nothing() {
+    if let Some(reason) = privileges::missing() {
+        return privileges::not_tried(reason);
+    }
+    let (folder, apiserver) = (Folder::new(), Apiserver::start());
+    let takeover = ["--takeover=fail-open", &format!("--takeover-address={}", apiserver.address)];
+    let last = restarts(&GENERATIONS, &folder, &apiserver, &takeover, Some(apiserver.address));
+    let directly = || load::plain(apiserver.address).is_some_and(|answer| answer.ends_with("ok"));
+    assert!(!directly(), "the port is the last one's");
+    last.end();
+    assert!(directly(), "and nobody's after it");
+}
+
+/// One usher after the other, under load on that address, or on the first one's own. The last one goes on.
+fn restarts(
+    generations: &[&[&str]],
+    folder: &Folder,
+    apiserver: &Apiserver,
+    more: &[&str],
+    address: Option<SocketAddr>,
+) -> Serving {
+    let mut serving = Serving::start(folder, apiserver, &[generations[0], more].concat());
     let (secure, admin) = (serving.secure, serving.admin);
-    let load = Load::start(serving.secure, &folder);
-    for (generation, flags) in GENERATIONS.iter().enumerate().skip(1) {
+    let load = Load::start(address.unwrap_or(secure), folder);
+    for (generation, flags) in generations.iter().enumerate().skip(1) {
         let before = load.counts();
-        let next = Serving::after(&serving, &folder, &apiserver, flags);
+        let next = Serving::after(&serving, folder, apiserver, &[flags, more].concat());
         assert_eq!((next.secure, next.admin), (secure, admin), "generation {generation}");
+        if privileges::missing().is_none() {
+            let mode = if flags.contains(&"--workers=1") { "off" } else { "on" };
+            let steered = format!("usher_steering_info{{mode=\"{mode}\"");
+            assert!(next.ask_admin("/metrics").contains(&steered), "{generation}: {steered}");
+        }
         let former = std::mem::replace(&mut serving, next);
         assert_eq!(former.ended(), Some(0), "generation {generation}");
         awaited("each kind of client to be served by the new one", || load.counts().all_beyond(&before, 3));
         load.assert_well(&format!("generation {generation}, {flags:?}"));
     }
     let counts = load.end();
-    eprintln!("{} restarts: {counts}", GENERATIONS.len() - 1);
+    eprintln!("{} restarts: {counts}", generations.len() - 1);
     assert!(counts.said_goodbye > 0, "clients that kept a connection were told to go");
-    assert_eq!(serving.end(), 0);
+    serving
 }
 
 #[test]

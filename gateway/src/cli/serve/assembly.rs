@@ -218,7 +218,7 @@ pub(super) fn members(
     listeners: Vec<Vec<Listen>>,
     cores: &[Option<CoreId>],
     feeds: Vec<hdr::Feed>,
-) -> Result<(Vec<Member>, Steering), String> {
+) -> Result<(Vec<Member>, Arc<Steering>), String> {
     let steering = steering(options, &listeners)?;
     let own = listeners.into_iter().zip(cores).zip(feeds).enumerate();
     let members = own.map(|(worker, ((listeners, core), feed))| Member {
@@ -227,7 +227,7 @@ pub(super) fn members(
         core: *core,
         hdr: Some(feed),
     });
-    Ok((members.collect(), steering))
+    Ok((members.collect(), Arc::new(steering)))
 }
 
 /// What is needed to take over the apiserver's port with the first worker's sockets; `None`: it is not to be.
@@ -355,12 +355,32 @@ fn client(options: &Options) -> Result<Option<Arc<tls::Client>>, String> {
     tls::Client::new(files).map(|client| Some(Arc::new(client))).map_err(|fault| fault.to_string())
 }
 
+/// Address by address, each worker's socket. A worker that was handed over several on one has the first of them steered: the
+/// others serve what they have ready.
+pub(super) fn by_address<'a>(
+    workers: impl Iterator<Item = &'a [Listen]> + Clone,
+) -> Vec<Vec<Arc<TcpListener>>> {
+    let address = |listen: &Listen| listen.socket.local_addr().ok();
+    let first = workers.clone().next().unwrap_or_default();
+    let mut addresses: Vec<Option<SocketAddr>> = first.iter().map(address).collect();
+    addresses.dedup();
+    let of = |wanted: Option<SocketAddr>| {
+        let own = workers.clone().filter_map(move |own| own.iter().find(|listen| address(listen) == wanted));
+        own.map(|listen| Arc::clone(&listen.socket)).collect()
+    };
+    addresses.into_iter().map(of).collect()
+}
+
+/// As those want it who only look at them.
+pub(super) fn refs(sockets: &[Arc<TcpListener>]) -> Vec<&TcpListener> {
+    sockets.iter().map(|socket| &**socket).collect()
+}
+
 /// Who brings connections to the workers, given their sockets.
 fn steering(options: &Options, listeners: &[Vec<Listen>]) -> Result<Steering, String> {
     let settings = options.steering.settings();
-    let count = listeners.first().map_or(0, Vec::len);
-    let sockets = |address: usize| listeners.iter().map(|of_worker| &*of_worker[address].socket).collect();
-    let addresses: Vec<Vec<&TcpListener>> = (0..count).map(sockets).collect();
+    let addresses = by_address(listeners.iter().map(Vec::as_slice));
+    let addresses: Vec<Vec<&TcpListener>> = addresses.iter().map(|sockets| refs(sockets)).collect();
     let steering = Steering::choose(settings, &addresses).map_err(|fault| {
         let verifier = fault.log().map(|log| format!("\n{log}")).unwrap_or_default();
         format!("--steering=on: {fault}{verifier}")

@@ -2,16 +2,18 @@
 
 use std::io;
 use std::net::TcpListener;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::mpsc;
 
+use super::assembly::{by_address, refs};
 use super::control;
 use crate::control::{Desk, Socket};
 use crate::crew::Member;
 use crate::handover::{self, Belonging, Follower, Giver, Ledger, what};
 use crate::observe::{self, Everybody};
 use crate::ring::Io;
+use crate::steering::Steering;
 use crate::takeover::{self, Takeover};
 use crate::worker::Listen;
 
@@ -21,7 +23,15 @@ pub(super) struct Estate {
     belongings: Vec<Belonging>,
     clients: Vec<Arc<TcpListener>>,
     takeover: Option<Arc<Takeover>>,
+    steered: Steered,
     io: Io,
+}
+
+/// Which sockets are steered by what. Not held: when the workers close theirs, nobody listens.
+#[derive(Clone)]
+struct Steered {
+    steering: Arc<Steering>,
+    addresses: Vec<Vec<Weak<TcpListener>>>,
 }
 
 /// To be had.
@@ -47,6 +57,7 @@ impl Estate {
         admin: &TcpListener,
         control: Option<&Socket>,
         takeover: Option<Arc<Takeover>>,
+        steering: &Arc<Steering>,
         io: Io,
     ) -> io::Result<Self> {
         let mut belongings: Vec<Belonging> = Vec::new();
@@ -64,13 +75,16 @@ impl Estate {
         if let Some(control) = control {
             belongings.push((what::CONTROL, Arc::new(control.listener().try_clone()?)));
         }
-        Ok(Self { ledger: Arc::default(), belongings, clients, takeover, io })
+        let steered = Steered::of(steering, members);
+        Ok(Self { ledger: Arc::default(), belongings, clients, takeover, steered, io })
     }
 
     /// It has come from another usher, which drains now.
     pub(super) fn succeed(&self, former: Follower) -> io::Result<()> {
         let (clients, io, takeover) = (self.clients.clone(), self.io, self.takeover.clone());
+        let steered = self.steered.clone();
         let alone = move || {
+            steered.reclaim();
             for socket in clients {
                 if let Err(error) = handover::suit(&socket, io) {
                     tracing::warn!(%error, "a socket that was handed over cannot be set");
@@ -93,7 +107,7 @@ impl Estate {
         let doors = Arc::new(OnceLock::<Doors>::new());
         let to_close = Arc::clone(&doors);
         let (takeover, to_leave) = (self.takeover.clone(), self.takeover);
-        let giver = Arc::new(Giver::new(
+        let giver = Giver::new(
             self.belongings,
             move || takeover.as_deref().map(of_takeover).unwrap_or_default(),
             self.io,
@@ -107,7 +121,9 @@ impl Estate {
                 let _ = hand_over.send(()); // the process is ending anyway
             },
             move || control::look(&workers).ok().map(|view| control::report(&view)),
-        ));
+        );
+        let steered = self.steered;
+        let giver = Arc::new(giver.or_else_keeps(move || steered.reclaim()));
         let asked = Arc::clone(&giver);
         desk.talk(handover::VERB, move |_, line| asked.give(line));
         let control = socket.map(|socket| crate::control::start(socket, desk)).transpose()?;
@@ -128,6 +144,23 @@ fn of_takeover(takeover: &Takeover) -> Vec<Belonging> {
             tracing::warn!(%error, "takeover is not handed over: the next usher makes its own");
             Vec::new()
         }
+    }
+}
+
+// === impl Steered ===
+
+impl Steered {
+    fn of(steering: &Arc<Steering>, members: &[Member]) -> Self {
+        let addresses = by_address(members.iter().map(|member| &*member.listeners));
+        let weak = |sockets: &Vec<_>| sockets.iter().map(Arc::downgrade).collect();
+        Self { steering: Arc::clone(steering), addresses: addresses.iter().map(weak).collect() }
+    }
+
+    /// Another process may have attached a program of its own.
+    fn reclaim(&self) {
+        let living = |sockets: &Vec<Weak<_>>| sockets.iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        let addresses: Vec<_> = self.addresses.iter().map(living).collect();
+        self.steering.reclaim(&addresses.iter().map(|sockets| refs(sockets)).collect::<Vec<_>>());
     }
 }
 

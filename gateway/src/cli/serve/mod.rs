@@ -96,7 +96,8 @@ fn start(options: &Options) -> Result<Running, String> {
     worker.limits.connections = connections;
     let (members, steering) = assembly::members(options, listeners, &cores, feeds)?;
     let (socket, taken) = beginning.settle()?;
-    let estate = Estate::of(&members, &admin, socket.as_ref(), takeover.clone(), io.io).map_err(thread)?;
+    let estate =
+        Estate::of(&members, &admin, socket.as_ref(), takeover.clone(), &steering, io.io).map_err(thread)?;
     let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
     let posts = crew.posts();
     let histograms = hdr::start(hdr_settings, filled, assembly::hdr_asks(&posts)).map_err(thread)?;

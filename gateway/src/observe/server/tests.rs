@@ -13,7 +13,6 @@ use usher_flowcontrol::units::{Nanos, Seats, Work};
 use super::{bind, start};
 use crate::identity::{Authenticator, Options};
 use crate::observe::{Answer, NoAnswer, Process, View, Workers};
-use crate::steering::Steering;
 use crate::upstream::Look;
 
 /// Answers the same each time.
@@ -62,8 +61,8 @@ fn serve(view: Result<View, NoAnswer>) -> SocketAddr {
             memory: Arc::default(),
             handover: Arc::default(),
             hdr: None,
-            steering: Steering::default(),
             takeover: None,
+            steering: Arc::default(),
         },
     )
     .unwrap();

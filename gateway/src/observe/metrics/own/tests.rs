@@ -9,7 +9,6 @@ use usher_flowcontrol::meters::Kind;
 use crate::identity::{Authenticator, Options};
 use crate::observe::metrics::Format;
 use crate::observe::{Each, Process, State, View};
-use crate::steering::Steering;
 use crate::upstream::Look;
 use crate::worker::Counters;
 
@@ -26,8 +25,8 @@ fn process() -> Process {
         memory: Arc::default(),
         handover: Arc::default(),
         hdr: None,
-        steering: Steering::default(),
         takeover: None,
+        steering: Arc::default(),
     }
 }
 
