@@ -266,7 +266,8 @@ fn who_may_not_steer_connections_serves_without_and_says_so() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("--steering=on: "), "{said}");
     assert!(
-        said.contains("it lacks CAP_BPF and CAP_NET_ADMIN; give it") && said.contains("--steering=off"),
+        said.contains("it lacks CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON; give it")
+            && said.contains("--steering=off"),
         "{said}"
     );
 
@@ -274,7 +275,7 @@ fn who_may_not_steer_connections_serves_without_and_says_so() {
     assert!(get(&serving.insecure, "/api/v1/pods").ends_with("ok"));
     let chosen = serving.steering.take().unwrap();
     let (mode, reason) = (chosen["steering"].as_str().unwrap(), chosen["reason"].as_str().unwrap());
-    assert_eq!((mode, reason), ("off", "no CAP_BPF and CAP_NET_ADMIN"));
+    assert_eq!((mode, reason), ("off", "no CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON"));
     let line = format!("[i]steering off: {reason}\n");
     assert!(awaited(|| get(&serving.admin, "/readyz?verbose").contains(&line)));
     let info = format!("usher_steering_info{{mode=\"off\",reason=\"{reason}\"}} 1\n");
@@ -282,13 +283,13 @@ fn who_may_not_steer_connections_serves_without_and_says_so() {
     assert_eq!(serving.end(), 0);
 }
 
-/// CAP_BPF and CAP_NET_ADMIN, or CAP_SYS_ADMIN.
+/// CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or CAP_SYS_ADMIN.
 fn may_steer() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).unwrap();
     let capabilities = u64::from_str_radix(line, 16).unwrap();
     let has = |number: u32| capabilities >> number & 1 == 1;
-    has(21) || has(39) && has(12)
+    has(21) || has(39) && has(38) && has(12)
 }
 
 #[test]
@@ -299,9 +300,9 @@ fn who_may_steers_connections_and_counts_them() {
     if !may_steer() {
         assert!(
             std::env::var_os("CI").is_none(),
-            "this must be tried where CI is set, with CAP_BPF and CAP_NET_ADMIN"
+            "this must be tried where CI is set, with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
         );
-        eprintln!("NOT TRIED: no CAP_BPF or no CAP_NET_ADMIN");
+        eprintln!("NOT TRIED: not all of CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON");
         return;
     }
     let serving = Serving::run(&mut usher(&[&serve[..], &more[..]].concat()));

@@ -131,6 +131,10 @@ pub(crate) async fn helm_lints_it(_: &World) -> Verdict {
     if said.contains("[WARNING]") || said.contains("[ERROR]") {
         return Err(said);
     }
+    let version = format!("appVersion: {}", env!("CARGO_PKG_VERSION"));
+    if !read(&deploy("helm/usher/Chart.yaml"))?.lines().any(|line| line == version) {
+        return Err(format!("the chart's is not {version}"));
+    }
     for values in MORE_VALUES {
         helm(&[&["lint", "--strict", "--kube-version", KUBERNETES, &chart()], &sets(values)[..]].concat())?;
     }

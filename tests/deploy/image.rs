@@ -126,7 +126,7 @@ pub(crate) async fn names_are_looked_up(world: &World) -> Verdict {
     Ok("apiserver.test by /etc/hosts".into())
 }
 
-/// The pod as the chart has it: root without anything but two capabilities, io_uring and bpf by its own profile.
+/// The pod as the chart has it: root without anything but three capabilities, io_uring and bpf by its own profile.
 pub(crate) async fn the_pod_serves_with_these_privileges(world: &World) -> Verdict {
     let running = start(world, "usher", &["steering=on"]).await?;
     let text = metrics(world).await?;
@@ -148,19 +148,26 @@ pub(crate) async fn the_pod_serves_with_these_privileges(world: &World) -> Verdi
     Ok("io_uring, steering, kubectl through it".into())
 }
 
-/// Without one of its capabilities steering is refused: the manifest has none too many.
+/// Without one of its capabilities steering is refused, and takeover too: the manifest has none too many.
 pub(crate) async fn each_privilege_is_needed(world: &World) -> Verdict {
-    let daemon_set = manifest(world, &["steering=on"])?;
-    bring_profile(world, &daemon_set).await?;
-    let container = Container::of(world, &daemon_set, "usher")?;
-    let added =
-        container.spec["securityContext"]["capabilities"]["add"].as_array().cloned().unwrap_or_default();
-    for (index, name) in added.iter().enumerate() {
-        let mut less = Container::of(world, &daemon_set, "usher")?;
-        less.spec["securityContext"]["capabilities"]["add"].as_array_mut().ok_or("no list")?.remove(index);
-        let (code, log) = less.start(&format!("less-{index}"))?.ended().await?;
-        if code == 0 || !log.contains("steering") {
-            return Err(format!("without {name}: exit code {code}: {log}"));
+    let address = format!("takeoverAddresses={{127.0.0.1:{}}}", world.cluster.ports.apiserver);
+    let mut tried = 0;
+    for (what, values) in [
+        ("steering", ["steering=on", "takeover=off"].as_slice()),
+        ("takeover", &["steering=off", "takeover=fail-open", &address]),
+    ] {
+        let daemon_set = manifest(world, values)?;
+        bring_profile(world, &daemon_set).await?;
+        let added = capabilities(&daemon_set)?;
+        for (index, name) in added.iter().enumerate() {
+            let mut less = Container::of(world, &daemon_set, "usher")?;
+            let kept: Vec<&Value> = added.iter().filter(|other| *other != name).collect();
+            less.spec["securityContext"]["capabilities"]["add"] = json!(kept);
+            let (code, log) = less.start(&format!("{what}-{index}"))?.ended().await?;
+            if code == 0 || !log.contains(what) {
+                return Err(format!("{what} without {name}: exit code {code}: {log}"));
+            }
+            tried += 1;
         }
     }
     // And with auto it serves all the same.
@@ -170,14 +177,22 @@ pub(crate) async fn each_privilege_is_needed(world: &World) -> Verdict {
     ready(world, &mut running).await?;
     has(&metrics(world).await?, "usher_steering_info{mode=\"off\"")?;
     running.end().await?;
-    Ok(format!("{} of them; with --steering=auto it serves without", added.len()))
+    Ok(format!("{tried} times one too few; with --steering=auto it serves without any"))
+}
+
+/// What the pod's main container has.
+fn capabilities(daemon_set: &Value) -> Outcome<Vec<Value>> {
+    let security = &daemon_set["spec"]["template"]["spec"]["containers"][0]["securityContext"];
+    let added = security["capabilities"]["add"].as_array().filter(|added| !added.is_empty());
+    added.cloned().ok_or_else(|| format!("no capabilities: {security}"))
 }
 
 /// The guide's takeover: kubectl at the apiserver's own port comes through usher, and back, and when usher is killed.
 pub(crate) async fn takeover_and_back(world: &World) -> Verdict {
     let port = world.cluster.ports.apiserver;
     let address = format!("takeoverAddresses={{127.0.0.1:{port}}}");
-    let running = start(world, "takeover", &["takeover=fail-open", &address]).await?;
+    // Each by itself: steering is tried above.
+    let running = start(world, "takeover", &["takeover=fail-open", "steering=off", &address]).await?;
     // Nothing of the apiserver's or of its clients' was changed.
     let kubectl = world.cluster.kubectl_direct("admin");
     let through_usher = async |running: bool| -> Outcome<bool> {

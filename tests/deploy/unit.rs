@@ -8,7 +8,7 @@ use usher_tests::runner::Verdict;
 
 use crate::world::{World, deploy};
 
-/// systemd's own measure of what a service may do, from 0 (nothing) to 10: usher needs the network and its two capabilities.
+/// systemd's own measure of what a service may do, from 0 (nothing) to 10: usher needs the network and its three capabilities.
 const EXPOSURE_MAX: f64 = 2.5;
 
 pub(crate) async fn systemd_takes_the_unit(world: &World) -> Verdict {

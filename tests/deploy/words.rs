@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use serde_json::Value;
 use usher_tests::Outcome;
+use usher_tests::clock::Pending;
 use usher_tests::cluster::{programs, read, write};
 use usher_tests::runner::Verdict;
 
@@ -143,39 +144,48 @@ pub(crate) async fn every_metric_exists(world: &World) -> Verdict {
 
 /// /metrics of an usher that has let requests pass and turned some away: what never happened has no series.
 async fn all_metrics(world: &World) -> Outcome<String> {
-    let jail = world.cluster.flow_control().join("jail.yaml");
-    write(&jail, JAIL)?;
+    let narrow = world.cluster.flow_control().join("narrow.yaml");
+    write(&narrow, NARROW)?;
     let taken = format!("takeoverAddresses={{127.0.0.1:{}}}", world.cluster.ports.apiserver);
-    let values = ["steering=on", "takeover=fail-open", &taken, "flags.hdr-log-dir=/run/usher/hdr"];
-    let running = start(world, "metrics", &values).await?;
-    let port = world.cluster.ports.usher;
-    through(world, port, "admin")?.run(&["get", "namespaces"]).await?.success()?;
-    let refused = through(world, port, "bob")?.run(&["get", "--raw=/version"]).await?;
-    let text = metrics(world).await?;
+    // A watch has its seat until it has been silent for so long.
+    let slow = "flags.watch-quiet-period=10s";
+    let values = ["steering=on", "takeover=fail-open", &taken, slow, "flags.hdr-log-dir=/run/usher/hdr"];
+    let mut running = start(world, "metrics", &values).await?;
+    // Not the administrator, whom the exempt level takes.
+    let kubectl = through(world, world.cluster.ports.usher, "kube-controller-manager")?;
+    kubectl.run(&["get", "namespaces"]).await?.success()?;
+    let watch = ["get", "--raw=/api/v1/namespaces?watch=true"];
+    let watches = [kubectl.start(&watch)?, kubectl.start(&watch)?];
+    let mut text = String::new();
+    running
+        .until("one of two watches to be turned away", async || {
+            text = metrics(world).await?;
+            let turned_away = text.contains("apiserver_flowcontrol_rejected_requests_total{");
+            if turned_away { Ok(()) } else { Err(Pending::NotYet("both have a seat".into())) }
+        })
+        .await?;
+    drop(watches);
     running.end().await?;
-    std::fs::remove_file(&jail).map_err(|error| error.to_string())?;
-    if refused.code == 0 {
-        return Err("bob was not turned away".into());
-    }
+    std::fs::remove_file(&narrow).map_err(|error| error.to_string())?;
     Ok(text)
 }
 
-/// A level without seats, for bob alone.
-const JAIL: &str = "
+/// A level in which one request executes at a time, and nobody waits.
+const NARROW: &str = "
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
-metadata: {name: jail}
+metadata: {name: narrow}
 spec: {type: Limited, limited: {nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}}
 ---
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema
-metadata: {name: jail}
+metadata: {name: narrow}
 spec:
-  matchingPrecedence: 1
-  priorityLevelConfiguration: {name: jail}
+  matchingPrecedence: 2
+  priorityLevelConfiguration: {name: narrow}
   rules:
-  - subjects: [{kind: User, user: {name: bob}}]
-    nonResourceRules: [{verbs: ['*'], nonResourceURLs: ['*']}]
+  - subjects: [{kind: User, user: {name: 'system:kube-controller-manager'}}]
+    resourceRules: [{verbs: [watch], apiGroups: [''], resources: [namespaces], clusterScope: true, namespaces: ['*']}]
 ";
 
 /// Labels of a family's series, with the values that they have.

@@ -9,6 +9,7 @@ pub struct Missing(Vec<&'static str>);
 /// Numbers of capabilities: linux/capability.h.
 const NET_ADMIN: u32 = 12;
 const SYS_ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
 /// Whether this process has all of them, in the namespace that it lives in.
@@ -24,7 +25,12 @@ pub(super) fn check() -> Result<(), Missing> {
 
 fn missing(effective: u64) -> Result<(), Missing> {
     let has = |number: u32| effective & (1 << number) != 0;
-    let needed = [("CAP_BPF", has(BPF) || has(SYS_ADMIN)), ("CAP_NET_ADMIN", has(NET_ADMIN))];
+    let needed = [
+        ("CAP_BPF", has(BPF) || has(SYS_ADMIN)),
+        ("CAP_NET_ADMIN", has(NET_ADMIN)),
+        // For arithmetic with pointers, which the verifier allows to nobody else.
+        ("CAP_PERFMON", has(PERFMON) || has(SYS_ADMIN)),
+    ];
     let missing: Vec<_> = needed.into_iter().filter_map(|(name, there)| (!there).then_some(name)).collect();
     if missing.is_empty() { Ok(()) } else { Err(Missing(missing)) }
 }
@@ -33,8 +39,8 @@ impl fmt::Display for Missing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "usher has not {}; run it as root, or with AmbientCapabilities=CAP_BPF CAP_NET_ADMIN (systemd), \
-             capabilities: {{add: [BPF, NET_ADMIN]}} (Kubernetes)",
+            "usher has not {}; run it as root, or with AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON (systemd), \
+             capabilities: {{add: [BPF, NET_ADMIN, PERFMON]}} (Kubernetes)",
             self.0.join(" and ")
         )
     }
@@ -48,15 +54,18 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let all = 1 << BPF | 1 << NET_ADMIN;
+        let all = 1 << BPF | 1 << NET_ADMIN | 1 << PERFMON;
         assert_eq!(missing(all), Ok(()));
         assert_eq!(
             missing(1 << SYS_ADMIN | 1 << NET_ADMIN),
             Ok(()),
             "before Linux 5.8 there was nothing finer"
         );
-        assert_eq!(missing(1 << NET_ADMIN), Err(Missing(vec!["CAP_BPF"])));
+        assert_eq!(missing(1 << NET_ADMIN), Err(Missing(vec!["CAP_BPF", "CAP_PERFMON"])));
         let said = missing(0).unwrap_err().to_string();
-        assert!(said.contains("has not CAP_BPF and CAP_NET_ADMIN") && said.contains("AmbientCapabilities"));
+        assert!(
+            said.contains("has not CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON")
+                && said.contains("AmbientCapabilities")
+        );
     }
 }

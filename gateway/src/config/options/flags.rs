@@ -231,7 +231,7 @@ pub struct FlowControl {
 
 /// Whose an apiserver's own port is: [`crate::takeover`].
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Takeover (Linux 5.15; CAP_BPF and CAP_NET_ADMIN)")]
+#[command(next_help_heading = "Takeover (Linux 5.15; CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)")]
 pub struct Takeover {
     /// Take the connections to the port of the apiserver of this host, which keeps its socket. Without usher, however it
     /// ended, the port is the apiserver's again (fail-open), or nobody's until usher is back or `usher release` is said
@@ -324,7 +324,7 @@ pub struct Workers {
 
 /// Which worker a connection comes to: [`crate::steering`].
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Steering (by a program in the kernel: CAP_BPF and CAP_NET_ADMIN)")]
+#[command(next_help_heading = "Steering (by a program in the kernel: CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON)")]
 pub struct Steering {
     /// Bring a client's connections to one worker, the less busy of two: on, off, or auto, which leaves it to the kernel's
     /// own hash where the program cannot be loaded
