@@ -12,6 +12,7 @@ mod identity;
 mod reads;
 mod seats;
 mod streams;
+mod takeover;
 mod webhook;
 mod world;
 mod writes;
@@ -47,6 +48,7 @@ const TESTS: &[Test<World>] = usher_tests::tests![
     controllers::go_clients_that_change_their_minds_are_never_cut within 120 s,
     classification::flow_schemas_and_levels_are_the_same within 600 s,
     seats::a_saturated_level_leaves_others_alone within 300 s,
+    takeover::usher_is_killed_20_times_on_the_apiservers_port within 300 s,
     controllers::leader_election_holds_for_the_whole_run within 60 s,
 ];
 

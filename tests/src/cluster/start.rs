@@ -84,6 +84,12 @@ impl Cluster {
         .await
     }
 
+    /// Ends kube-apiserver and starts it again, until it is ready. Asked at its own port, whoever answers there.
+    pub async fn restart_apiserver(&self) -> Outcome {
+        self.process("kube-apiserver")?.end().await?;
+        self.start_apiserver().await
+    }
+
     async fn start_etcd(&self) -> Outcome {
         let etcd = self.start("etcd", &programs::folder().join("etcd"), &flags::etcd(self))?;
         let address = crate::cluster::loopback(self.ports.etcd);
