@@ -1,6 +1,7 @@
 //! Who asks: nodes that must not notice anything, and a controller that has run away.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use http::Method;
@@ -11,6 +12,8 @@ use super::Capacity;
 /// A sort of client that asks at fixed moments, whatever has become of what it asked before.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
+    /// Where it connects from: what connections are steered by.
+    pub(super) source: Ipv4Addr,
     /// Tries a second, first ones and repeated ones together.
     pub(super) rate: u32,
     pub(super) connections: usize,
@@ -39,6 +42,7 @@ const PROTECTED_SHARES: u32 = 50;
 /// What kubelets send: leases renewed. They give up as theirs do, after 10 s.
 pub(super) fn nodes(quick: bool) -> Client {
     Client {
+        source: Ipv4Addr::new(127, 0, 0, 2),
         rate: if quick { 10 } else { HEARTBEATS },
         connections: 10,
         streams: 10,
@@ -53,6 +57,7 @@ pub(super) fn nodes(quick: bool) -> Client {
 /// One controller that asks `times` what the apiserver can answer.
 pub(super) fn runaway(capacity: Capacity, times: u32) -> Client {
     Client {
+        source: Ipv4Addr::new(127, 0, 0, 3),
         rate: capacity.per_second() * times,
         connections: RUNAWAY.0,
         streams: RUNAWAY.1,

@@ -15,6 +15,7 @@ use crate::{Failure, ask};
 pub(super) struct Gateway {
     /// Its TLS port.
     pub(super) address: SocketAddr,
+    admin: SocketAddr,
     process: Process,
 }
 
@@ -25,6 +26,16 @@ pub(super) struct Manner<'a> {
     /// `None`: an usher that has no such flag.
     pub(super) workers: Option<usize>,
     pub(super) admission: bool,
+    /// `--steering`; `None`: as it is by default.
+    pub(super) steering: Option<&'static str>,
+}
+
+/// Requests that workers started at levels which they share, by `usher_shared_starts_total`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Starts {
+    pub(super) all: f64,
+    /// By another worker, who had to tell theirs.
+    pub(super) by_others: f64,
 }
 
 /// What all runs share.
@@ -60,6 +71,13 @@ impl Files {
     }
 }
 
+impl Starts {
+    /// Those after an earlier count.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self { all: self.all - before.all, by_others: self.by_others - before.by_others }
+    }
+}
+
 impl Gateway {
     /// Starts it in front of `upstream` and waits until it is ready. With admission it has as many seats as the upstream
     /// has; without it there is no limit at all.
@@ -92,10 +110,25 @@ impl Gateway {
             "--log-level=warn".into(),
         ];
         flags.extend(manner.workers.map(|workers| format!("--workers={workers}")));
+        flags.extend(manner.steering.map(|steering| format!("--steering={steering}")));
         let log = files.folder.join("usher.log");
         let mut process = Process::start("usher", manner.cores, program, &flags, &log)?;
         process.wait_for(async || matches!(ask::get(admin, "/readyz").await, Ok((200, _)))).await?;
-        Ok(Self { address, process })
+        Ok(Self { address, admin, process })
+    }
+
+    /// What its workers have started together; nothing where there is one, or usher does not tell.
+    pub(super) async fn starts(&self) -> Result<Starts, Failure> {
+        let (_, text) = ask::get(self.admin, "/metrics").await?;
+        let mut starts = Starts::default();
+        for line in text.lines().filter(|line| line.starts_with("usher_shared_starts_total{")) {
+            let count: f64 = line.rsplit(' ').next().unwrap_or_default().parse()?;
+            starts.all += count;
+            if line.contains("other-worker") {
+                starts.by_others += count;
+            }
+        }
+        Ok(starts)
     }
 
     /// What it has used; an error if it has ended.
@@ -105,11 +138,11 @@ impl Gateway {
     }
 }
 
-/// Whether this usher can be told how many workers to have.
-pub(super) fn has_workers(program: &Path) -> Result<bool, Failure> {
+/// Whether this usher has a flag of that name.
+pub(super) fn has_flag(program: &Path, flag: &str) -> Result<bool, Failure> {
     let output = std::process::Command::new(program)
         .args(["serve", "--help"])
         .output()
         .map_err(|error| format!("{}: {error}; build it or name one with --usher", program.display()))?;
-    Ok(String::from_utf8_lossy(&output.stdout).contains("--workers "))
+    Ok(String::from_utf8_lossy(&output.stdout).contains(&format!("{flag} ")))
 }

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at};
@@ -147,11 +147,11 @@ impl Load {
     /// Connects; tries begin with the schedule.
     pub(super) async fn start(client: Client, server: &Server, schedule: Schedule) -> Result<Self, Failure> {
         let line = Line { due: VecDeque::new(), later: BinaryHeap::new(), open: 0, tally: Tally::new()? };
-        let (connections, streams) = (client.connections, client.streams);
+        let (connections, streams, source) = (client.connections, client.streams, client.source);
         let shared = Arc::new(Shared { client, schedule, ready: Semaphore::new(0), line: Mutex::new(line) });
         let mut tasks = JoinSet::new();
         for _ in 0..connections {
-            let connection = Arc::new(Connection::open(server).await?);
+            let connection = Arc::new(Connection::open(server, source).await?);
             for _ in 0..streams {
                 tasks.spawn(stream(Arc::clone(&shared), Arc::clone(&connection)));
             }
@@ -283,13 +283,14 @@ impl Line {
 /// An HTTP/2 connection as client-go has one: opened again if it is lost.
 struct Connection {
     server: Server,
+    source: Ipv4Addr,
     sender: tokio::sync::Mutex<SendRequest<Full<Bytes>>>,
 }
 
 impl Connection {
-    async fn open(server: &Server) -> Result<Self, Failure> {
-        let sender = tokio::sync::Mutex::new(connect(server).await?);
-        Ok(Self { server: server.clone(), sender })
+    async fn open(server: &Server, source: Ipv4Addr) -> Result<Self, Failure> {
+        let sender = tokio::sync::Mutex::new(connect(server, source).await?);
+        Ok(Self { server: server.clone(), source, sender })
     }
 
     async fn ask(&self, client: &Client) -> End {
@@ -319,23 +320,25 @@ impl Connection {
     async fn sender(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
         let mut sender = self.sender.lock().await;
         if sender.is_closed() {
-            *sender = connect(&self.server).await?;
+            *sender = connect(&self.server, self.source).await?;
         }
         Ok(sender.clone())
     }
 }
 
-async fn connect(server: &Server) -> Result<SendRequest<Full<Bytes>>, Failure> {
+async fn connect(server: &Server, source: Ipv4Addr) -> Result<SendRequest<Full<Bytes>>, Failure> {
     let executor = TokioExecutor::new();
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((source, 0)))?;
+    let stream = socket.connect(server.address).await?;
     match &server.tls {
         Some(tls) => {
-            let stream = client::connect(server.address, tls).await?;
+            let stream = client::over(stream, server.address, tls).await?;
             let (sender, connection) = http2::handshake(executor, TokioIo::new(stream)).await?;
             tokio::spawn(connection);
             Ok(sender)
         }
         None => {
-            let stream = TcpStream::connect(server.address).await?;
             stream.set_nodelay(true)?;
             let (sender, connection) = http2::handshake(executor, TokioIo::new(stream)).await?;
             tokio::spawn(connection);

@@ -85,13 +85,15 @@ struct Capacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
     Overload,
+    /// The same with `--steering=off`: the kernel's hash spreads connections over workers.
+    Unsteered,
     Unloaded,
     Unlimited,
     /// The apiserver without usher, by itself under more load than it bears: what it can do on this machine.
     Alone,
 }
 
-const RUNS: [Run; 4] = [Run::Overload, Run::Unloaded, Run::Unlimited, Run::Alone];
+const RUNS: [Run; 5] = [Run::Overload, Run::Unsteered, Run::Unloaded, Run::Unlimited, Run::Alone];
 /// The run with which latencies are compared.
 const UNLOADED: &str = "usher-unloaded";
 /// How many times its capacity the apiserver alone is asked for: enough that it is never idle.
@@ -108,6 +110,8 @@ const PROTECTED_P99: Metric = Metric::less("protected p99 ms");
 const PROTECTED_BAD: Metric = Metric::plain("protected refused");
 const REJECTED: Metric = Metric::plain("429/s");
 const TIMED_OUT: Metric = Metric::plain("given up/s");
+/// Requests that another worker started and had to tell theirs of, in percent of all that were started.
+const TOLD: Metric = Metric::less("% told by another");
 const HELD: Metric = Metric::plain("apiserver holds");
 const USHER_CPU: Metric = Metric::plain("usher % of a core");
 const LOAD_CPU: Metric = Metric::plain("load % of a core");
@@ -118,6 +122,8 @@ struct Found {
     runaway: Option<Tally>,
     protected: Option<Tally>,
     held: u64,
+    /// Of the time that counts.
+    starts: Option<gateway::Starts>,
     /// CPU of usher and of this process, in cores.
     usher_cpu: Option<f64>,
     load_cpu: f64,
@@ -130,6 +136,7 @@ struct Bench {
     files: Files,
     usher: PathBuf,
     has_workers: bool,
+    has_steering: bool,
     tls: TlsConnector,
     capacity: Capacity,
 }
@@ -176,7 +183,8 @@ impl Bench {
         let capacity = Capacity { seats: options.seats, service_ms: options.service_ms };
         Ok(Self {
             files: Files::write(&folder)?,
-            has_workers: gateway::has_workers(&usher)?,
+            has_workers: gateway::has_flag(&usher, "--workers")?,
+            has_steering: gateway::has_flag(&usher, "--steering")?,
             tls: client::connector(b"h2")?,
             options,
             folder,
@@ -229,24 +237,26 @@ impl Bench {
 
     /// All rounds. Each begins with another run.
     async fn rounds(&self, workers: &[usize]) -> Result<Vec<(usize, Vec<Row>)>, Failure> {
-        let rows = || RUNS.iter().map(|run| Row::new(run.name())).collect();
-        let mut all: Vec<(usize, Vec<Row>)> = workers.iter().map(|workers| (*workers, rows())).collect();
+        let rows = |workers| self.runs(workers).iter().map(|run| Row::new(run.name())).collect();
+        let mut all: Vec<(usize, Vec<Row>)> =
+            workers.iter().map(|workers| (*workers, rows(*workers))).collect();
         let mut latencies: Vec<(String, Histogram<u64>)> = Vec::new();
         for round in 0..self.options.runs as usize {
             println!("round {} of {}", round + 1, self.options.runs);
             for (workers, rows) in &mut all {
                 let mut found: Vec<(usize, Found)> = Vec::new();
-                for turn in 0..RUNS.len() {
-                    let place = (round + turn) % RUNS.len();
-                    let run = RUNS[place];
+                let runs = self.runs(*workers);
+                for turn in 0..runs.len() {
+                    let place = (round + turn) % runs.len();
+                    let run = runs[place];
                     let one = self.once(run, *workers).await;
                     found.push((place, one.map_err(|failure| format!("{}: {failure}", run.name()))?));
                 }
-                let alone = found.iter().find(|(place, _)| RUNS[*place] == Run::Alone);
+                let alone = found.iter().find(|(place, _)| runs[*place] == Run::Alone);
                 let most = alone.map_or(f64::NAN, |(_, found)| found.goodput(self.options.seconds));
                 for (place, found) in &found {
                     found.note(&mut rows[*place], self.options.seconds, self.capacity.per_second(), most);
-                    let name = format!("workers-{workers}-{}", RUNS[*place].name());
+                    let name = format!("workers-{workers}-{}", runs[*place].name());
                     add_latency(&mut latencies, name, found)?;
                 }
             }
@@ -255,6 +265,12 @@ impl Bench {
             put(&self.folder.join(format!("{name}.hgrm")), formats::hgrm(latency, 1000.0))?;
         }
         Ok(all)
+    }
+
+    /// The runs of a cell. One worker alone has nothing to be steered to.
+    fn runs(&self, workers: usize) -> Vec<Run> {
+        let steers = self.has_steering && workers > 1;
+        RUNS.into_iter().filter(|run| steers || *run != Run::Unsteered).collect()
     }
 
     /// One run: apiserver and usher started, load, everything ended.
@@ -279,11 +295,14 @@ impl Bench {
             _ => Some(Load::start(cast::runaway(self.capacity, times), &server, schedule).await?),
         };
         schedule.begins_to_count().await;
+        let started_before = starts(gateway.as_ref()).await;
         let usher_before = gateway.as_mut().map(Gateway::usage).transpose()?;
         let load_before = usage(std::process::id())?;
         schedule.is_counted().await;
         let cores = |used: process::Usage| used.cpu_us() / 1e6 / f64::from(self.options.seconds);
         let usher_after = gateway.as_mut().map(Gateway::usage).transpose()?;
+        let started = starts(gateway.as_ref()).await.zip(started_before);
+        let starts = started.map(|(after, before)| after.since(before));
         let usher_cpu = usher_after.zip(usher_before).map(|(after, before)| cores(after.since(before)));
         let load_cpu = cores(usage(std::process::id())?.since(load_before));
         if let Some(protected) = &protected {
@@ -297,7 +316,7 @@ impl Bench {
             Some(load) => Some(load.stop().await),
             None => None,
         };
-        let found = Found { runaway, protected, held: standin.busy_most(), usher_cpu, load_cpu };
+        let found = Found { runaway, protected, held: standin.busy_most(), starts, usher_cpu, load_cpu };
         standin.stop();
         found.check(run)?;
         Ok(found)
@@ -308,6 +327,7 @@ impl Bench {
             cores: self.cores(workers),
             workers: self.has_workers.then_some(workers),
             admission: run != Run::Unlimited,
+            steering: (run == Run::Unsteered).then_some("off"),
         };
         Gateway::start(&self.usher, &self.files, manner, self.capacity, standin.address).await
     }
@@ -333,6 +353,7 @@ impl Run {
     fn name(self) -> &'static str {
         match self {
             Self::Overload => "usher-overload",
+            Self::Unsteered => "usher-unsteered",
             Self::Unloaded => UNLOADED,
             Self::Unlimited => "usher-unlimited",
             Self::Alone => "apiserver-alone",
@@ -366,6 +387,9 @@ impl Found {
             row.push(LATE, protected.late.value_at_quantile(0.99) as f64 / 1000.0);
         }
         row.push(HELD, self.held as f64);
+        if let Some(starts) = self.starts.filter(|starts| starts.all > 0.0) {
+            row.push(TOLD, starts.by_others / starts.all * 100.0);
+        }
         if let Some(cpu) = self.usher_cpu {
             row.push(USHER_CPU, cpu * 100.0);
         }
@@ -384,12 +408,18 @@ impl Found {
             }
         }
         match &self.runaway {
-            Some(runaway) if run == Run::Overload && runaway.rejected == 0 => {
+            Some(runaway) if matches!(run, Run::Overload | Run::Unsteered) && runaway.rejected == 0 => {
                 Err("nothing was told to come back: it was no overload".into())
             }
             _ => Ok(()),
         }
     }
+}
+
+/// A machine so busy that usher's admin port does not answer gets no such figure; the others stand.
+async fn starts(gateway: Option<&Gateway>) -> Option<gateway::Starts> {
+    let starts = gateway?.starts().await;
+    starts.inspect_err(|failure| eprintln!("no count of starts: {failure}")).ok()
 }
 
 fn add_latency(all: &mut Vec<(String, Histogram<u64>)>, name: String, found: &Found) -> Result<(), Failure> {

@@ -39,7 +39,15 @@ pub(crate) fn connector(protocol: &[u8]) -> Result<TlsConnector, Failure> {
 
 /// A connection over TLS.
 pub(crate) async fn connect(server: SocketAddr, tls: &TlsConnector) -> Result<TlsStream<TcpStream>, Failure> {
-    let stream = TcpStream::connect(server).await?;
+    over(TcpStream::connect(server).await?, server, tls).await
+}
+
+/// TLS on a connection that is there.
+pub(crate) async fn over(
+    stream: TcpStream,
+    server: SocketAddr,
+    tls: &TlsConnector,
+) -> Result<TlsStream<TcpStream>, Failure> {
     stream.set_nodelay(true)?;
     Ok(tls.connect(ServerName::IpAddress(server.ip().into()), stream).await?)
 }
