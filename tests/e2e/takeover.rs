@@ -1,7 +1,7 @@
 //! usher on the apiserver's own port, on a control plane of its own: whoever is pointed at the apiserver comes through
 //! usher, and stays well while usher is killed and started again; and the apiserver can be restarted under it.
 //!
-//! Where takeover is not permitted (no CAP_BPF, no CAP_NET_ADMIN) this says so and does not run; where `CI` is set it fails.
+//! Where takeover is not permitted (CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON) this says so and does not run; where `CI` is set it fails.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -76,11 +76,11 @@ fn permitted() -> Outcome {
     let status = std::fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
-    let (net_admin, bpf) = (1 << 12, 1_u64 << 39);
-    if effective & net_admin != 0 && effective & bpf != 0 {
+    let needed: u64 = 1 << 12 | 1 << 38 | 1 << 39; // linux/capability.h
+    if effective & needed == needed {
         Ok(())
     } else {
-        Err("takeover needs CAP_BPF and CAP_NET_ADMIN: run as root".into())
+        Err("takeover needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: run as root".into())
     }
 }
 
