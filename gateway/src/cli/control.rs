@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::FAILED;
 use crate::config::options::RUNTIME_DIR;
-use crate::control::{self, Nobody, status::Status};
+use crate::control::{self, Nobody};
+use crate::observe::status::Status;
 use crate::takeover::{self, PINS};
 
 /// No usher runs there.

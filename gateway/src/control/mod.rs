@@ -5,14 +5,15 @@
 //! ([`crate::handover`]) is the one conversation of several lines.
 //!
 //! What can be asked is put together in a [`Desk`]: rooms register their verbs, and what they have to say of themselves in
-//! [`status`]. Nothing here is on the way of a request.
+//! a [`Section`]. Nothing here is on the way of a request.
 
 mod line;
+mod section;
 mod server;
 mod socket;
-pub mod status;
 
 pub use line::{Broken, Letter, Line};
+pub use section::Section;
 pub use server::{Open, start};
 pub use socket::{Nobody, Socket, connect};
 

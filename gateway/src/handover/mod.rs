@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::status::Section;
+use crate::control::Section;
 use crate::ring::Io;
 
 /// The verb.

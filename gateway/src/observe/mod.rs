@@ -10,6 +10,7 @@ pub mod health;
 pub mod logging;
 pub mod metrics;
 pub mod server;
+pub mod status;
 mod workers;
 
 pub use workers::{Each, Everybody, State};

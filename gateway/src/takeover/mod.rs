@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use usher_ebpf::takeover::{self as words, Place, listener};
 
-use crate::control::status::Section;
+use crate::control::Section;
 use crate::ring::{self, Passage};
 use kernel::Kernel;
 use own::Own;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::options::{HandOver, Options, RUNTIME_DIR, RuntimeDir, Serving};
-use crate::control::status::{self, Process, Section, Status};
-use crate::control::{self, Desk, Socket};
+use crate::control::{self, Desk, Section, Socket};
 use crate::handover::{self, Report, Taken, what};
+use crate::observe::status::{self, Process, Status};
 use crate::observe::{Everybody, State, View, Workers as _};
 use crate::ring;
 use crate::takeover::{self, Takeover};

@@ -1,18 +1,17 @@
 //! What `usher status` tells, for people and for programs.
 //!
-//! The gateway's own numbers are here; other rooms add a section each, a sentence and whatever else programs may want to
-//! know ([`Section`]).
+//! The gateway's own numbers are here; other rooms add a [`Section`] each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::observe::{State, View};
+use super::{State, View};
+use crate::control::Section;
 use crate::ring;
 
 /// A running usher at one moment.
@@ -68,16 +67,6 @@ pub struct Worker {
     pub requests: u64,
 }
 
-/// What a room says of itself.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Section {
-    /// For people: a sentence, or a few lines.
-    pub summary: String,
-    /// For programs.
-    #[serde(flatten)]
-    pub more: BTreeMap<String, Value>,
-}
-
 /// This moment, for [`Process::since`].
 #[must_use]
 pub fn this_moment() -> String {
@@ -94,7 +83,7 @@ impl Status {
             let levels = view.snapshot.as_ref().map(|snapshot| snapshot.levels.iter());
             levels.map(|levels| levels.map(count).sum::<usize>() as u64)
         };
-        let worker = |each: &crate::observe::Each| Worker {
+        let worker = |each: &super::Each| Worker {
             name: each.name.clone(),
             state: State::name(each.state).to_owned(),
             connections: each.connections_open,
@@ -139,13 +128,5 @@ impl Status {
             line(&name.replace('_', "-"), &section.summary);
         }
         text
-    }
-}
-
-impl Section {
-    /// Only a sentence.
-    #[must_use]
-    pub fn says(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), more: BTreeMap::new() }
     }
 }
