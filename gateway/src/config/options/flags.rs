@@ -238,7 +238,7 @@ pub struct Takeover {
     /// (fail-closed: nothing gets past flow control, and a dead usher is a dead control plane)
     #[arg(long, value_name = "off|fail-open|fail-closed", value_enum, default_value_t = Mode::Off, hide_possible_values = true)]
     pub takeover: Mode,
-    /// Address and port to take over; repeatable. 0.0.0.0 or [::] is any address of the host, IPv4 and IPv6. Without it the
+    /// Address and port to take over; repeatable. 0.0.0.0 is any address of the host, IPv4 and IPv6. Without it the
     /// ports of --upstream on any address
     #[arg(long, value_name = "IP:PORT")]
     pub takeover_address: Vec<SocketAddr>,
