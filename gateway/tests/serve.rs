@@ -493,6 +493,10 @@ fn status_tells_how_it_stands_and_its_exit_code_whether_anybody_is_there() {
     assert_eq!((status["workers"].as_array().unwrap().len(), &status["waiting"]), (2, &0.into()), "{status}");
     let requests = |worker: &serde_json::Value| worker["requests"].as_u64().unwrap();
     assert_eq!(status["workers"].as_array().unwrap().iter().map(requests).sum::<u64>(), 1, "{status}");
+    let steering = status["steering"]["mode"].as_str().unwrap();
+    let counted = status["steering"]["connections"].as_object().unwrap().values();
+    let steered = counted.map(|count| count.as_u64().unwrap()).sum::<u64>();
+    assert!(matches!((steering, steered), ("on", 1) | ("off", 0)), "{status}");
     let output = usher(&["status", &dir]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let begins =

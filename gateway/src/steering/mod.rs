@@ -23,6 +23,7 @@ use std::net::TcpListener;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::control::Section;
 use group::Group;
 
 /// What is asked for.
@@ -151,6 +152,22 @@ impl Steering {
     /// Address by address how connections came to their workers.
     pub fn tallies(&self) -> impl Iterator<Item = (&str, Counts)> {
         self.groups.iter().map(|group| (group.address(), group.counts()))
+    }
+
+    /// For `usher status`.
+    #[must_use]
+    pub fn section(&self) -> Section {
+        let mut sums = Counts::default();
+        for (_, counts) in self.tallies() {
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        }
+        let taken = Path::ALL.iter().zip(sums).filter(|(_, count)| *count > 0);
+        let ways: String = taken.map(|(path, count)| format!(", {count} {}", path.name())).collect();
+        let mut section = Section::says(format!("{}: {}{ways}", self.mode(), self.reason));
+        section.more.insert("mode".into(), self.mode().into());
+        let paths = Path::ALL.iter().zip(sums).map(|(path, count)| (path.name().to_owned(), count.into()));
+        section.more.insert("connections".into(), serde_json::Value::Object(paths.collect()));
+        section
     }
 
     /// Another process has had these sockets, too, and may have attached a program of its own: from now on this one's chooses, or

@@ -13,6 +13,7 @@ use crate::handover::{self, Report, Taken, what};
 use crate::observe::status::{self, Process, Status};
 use crate::observe::{Everybody, State, View, Workers as _};
 use crate::ring;
+use crate::steering::Steering;
 use crate::takeover::{self, Takeover};
 
 /// A room's part of the status.
@@ -162,8 +163,8 @@ pub(super) fn report(view: &View) -> Report {
 }
 
 /// What rooms say of themselves.
-pub(super) fn tells(takeover: Option<&Arc<Takeover>>) -> Vec<Tells> {
-    let mut tells: Vec<Tells> = Vec::new();
+pub(super) fn tells(steering: Arc<Steering>, takeover: Option<&Arc<Takeover>>) -> Vec<Tells> {
+    let mut tells: Vec<Tells> = vec![("steering", Box::new(move || steering.section()))];
     if let Some(takeover) = takeover.cloned() {
         tells.push(("takeover", Box::new(move || takeover.look().section())));
     }

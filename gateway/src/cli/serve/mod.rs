@@ -110,7 +110,7 @@ fn start(options: &Options) -> Result<Running, String> {
         authenticator: Arc::clone(&rooms.authenticator),
         handover: Arc::clone(&ledger),
         hdr: Some(histograms.desk()),
-        steering,
+        steering: Arc::clone(&steering),
         takeover: takeover.clone(),
         memory: memory::start(limit, move |rung| tight.tell(&Order::Memory(rung)).is_empty())
             .map_err(thread)?,
@@ -135,7 +135,7 @@ fn start(options: &Options) -> Result<Running, String> {
     if let Some(takeover) = &takeover {
         takeover.begin().map_err(|problem| format!("--takeover: {problem}"))?;
     }
-    let mut tells = control::tells(takeover.as_ref());
+    let mut tells = control::tells(steering, takeover.as_ref());
     tells.push(("hand_over", Box::new(move || ledger.section())));
     let desk = control::desk(myself, everybody.clone(), tells, takeover.clone());
     let estate = estate.open(admin, socket, desk, everybody).map_err(thread)?;
