@@ -57,6 +57,7 @@ impl World<'_> {
     /// Another coordinator takes over. It moves nothing before it has looked for a whole period.
     pub(super) fn lending_goes_on(&mut self) -> Checked {
         let (now, objects, scenario) = (self.now, self.objects(), self.scenario);
+        self.release_the_dead();
         let Some(lending) = &mut self.lending else { return Ok(()) };
         let shared = lending.shared.clone();
         let next = Coordinator::succeed(now, Seats(scenario.seats), scenario.exact, shared);
@@ -81,6 +82,7 @@ impl World<'_> {
     /// After a change of the configuration. Seats are moved at once.
     pub(super) fn configure_all(&mut self) -> Checked {
         let (now, objects) = (self.now, self.objects());
+        self.release_the_dead();
         if let Some(coordinator) = self.coordinator_of_all() {
             coordinator.configure(now, &[], &objects, true);
         }
@@ -94,10 +96,15 @@ impl World<'_> {
         else {
             return Ok(());
         };
-        let Some(coordinator) = &mut lending.coordinator else { return Ok(()) };
+        if lending.coordinator.is_none() {
+            return Ok(());
+        }
         lending.sample_due = now + self.scenario.knobs.sample;
         self.agenda.enter(lending.sample_due, Event::Sample);
-        coordinator.observe(now, now.0 / Nanos::from_secs(1).0);
+        self.release_the_dead();
+        if let Some(coordinator) = self.coordinator_of_all() {
+            coordinator.observe(now, now.0 / Nanos::from_secs(1).0);
+        }
         self.heed()
     }
 
@@ -129,13 +136,24 @@ impl World<'_> {
     /// That worker has died: its desks are freed.
     pub(super) fn bury_everywhere(&mut self, dead: usize) -> Checked {
         let now = self.now;
-        for level in 0..self.levels.len() {
-            self.release_what_was_left(level, dead);
-        }
+        self.release_the_dead();
         if let Some(coordinator) = self.coordinator_of_all() {
             coordinator.bury(now, dead);
         }
         self.heed()
+    }
+
+    /// The coordinator is about to look at all levels. It buries whom it finds dead there, before anybody takes his place.
+    fn release_the_dead(&mut self) {
+        if self.lending.is_none() {
+            return;
+        }
+        for dead in (0..self.scenario.workers)
+            .filter(|worker| self.workers[*worker].state == State::Dead)
+            .collect::<Vec<_>>()
+        {
+            (0..self.levels.len()).for_each(|level| self.release_what_was_left(level, dead));
+        }
     }
 
     /// Whom the coordinator wakes, and which limits it has set.
