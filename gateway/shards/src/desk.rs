@@ -124,7 +124,7 @@ impl Desk {
             slot.set(State::Free);
         }
         self.table.clear_marks();
-        while self.table.heard().is_some() {}
+        self.table.forget_news();
         self.flag.store(false, Ordering::Relaxed);
         self.tally.held.store(0, Ordering::Relaxed);
         self.tally.lingering.store(0, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use crate::operation::Operation;
 use crate::sequencer::Answer;
 use crate::slots::{Slot, State};
 use crate::sync::{Ordering, Step, left_out};
+use crate::table::News;
 use crate::wakes::Workers;
 
 /// One worker's access to a level. After every call that takes `&mut self`, drain [`Shard::next_event`] and
@@ -29,6 +30,7 @@ pub struct Shard {
     pub(crate) desk: Arc<Desk>,
     /// By slot; of those that were ever used. The memory for the others is not touched: few levels fill their queues.
     entries: Vec<Entry>,
+    news: News,
     /// Slots for new requests.
     free: Vec<u32>,
     /// Slots of cancelled requests, as their operations were left; free when the sequencer says so.
@@ -62,11 +64,13 @@ impl Shard {
     pub(crate) fn new(level: Arc<Level>, me: usize) -> Self {
         let desks = level.common.desks.len();
         let desk = Arc::clone(&level.common.desks[me]);
+        let news = News::of(&desk.table);
         Self {
             level,
             me,
             desk,
             entries: Vec::new(),
+            news,
             free: Vec::new(),
             cancelled: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -84,10 +88,10 @@ impl Shard {
         if self.level.common.options.bypass {
             if self.starts_at_once(now, arrival.work.max_seats()) {
                 let ticket = self.hold(slot, Phase::Executing, true, arrival);
-                let shown = self.slot(slot);
+                let (shown, mark) = self.desk.table.marked_slot(slot);
                 shown.describe(arrival.flow, arrival.work);
                 shown.bypass(ticket.generation);
-                self.desk.table.mark(slot, true);
+                mark.set();
                 Tally::add(&self.desk.tally.bypassed);
                 return Verdict::Execute(ticket);
             }
@@ -96,8 +100,9 @@ impl Shard {
                 return self.turn_away(why);
             }
         }
-        self.slot(slot).describe(arrival.flow, arrival.work);
-        self.slot(slot).set(State::Waiting);
+        let shown = self.slot(slot);
+        shown.describe(arrival.flow, arrival.work);
+        shown.set(State::Waiting);
         let ticket = self.hold(slot, Phase::Waiting, false, arrival);
         self.leave_ticket(now, slot);
         match self.visit(now, Some(slot)) {
@@ -141,11 +146,11 @@ impl Shard {
         let slot = ticket.slot;
         let Entry { bypassed, seats, .. } = self.entries[slot as usize];
         if bypassed {
-            let shown = self.slot(slot);
+            let (shown, mark) = self.desk.table.marked_slot(slot);
             let linger = shown.described_linger();
             let next = if linger > Nanos::ZERO { State::Lingering } else { State::Free };
             let was_mine = shown.finish(ticket.generation, next);
-            self.desk.table.mark(slot, false);
+            mark.clear();
             if was_mine {
                 if linger > Nanos::ZERO {
                     return self.lingers(slot, now + linger);
@@ -222,7 +227,7 @@ impl Shard {
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
-            let Some(slot) = self.desk.table.heard() else {
+            let Some(slot) = self.news.next(&self.desk.table) else {
                 if !flag_goes_first() {
                     self.desk.lower_flag();
                 }

@@ -9,26 +9,26 @@
 //! most, and once, so rings are never full. The holder turns to the newest ring that he sees; the worker follows when
 //! the one before is empty for good, so what is told keeps its order.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
 use crate::ring::Ring;
 use crate::slots::Slot;
-use crate::sync::{AtomicU64, Data, Ordering, Step, left_out};
+use crate::sync::{AtomicU64, Ordering, Step, left_out};
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Table {
-    chunks: [OnceLock<Chunk>; CHUNKS],
+    /// There from the beginning: a few kilobytes, and all that most workers ever need.
+    first: Chunk,
+    rest: [OnceLock<Chunk>; CHUNKS - 1],
     /// Chunks that are there; written by the worker.
     made: AtomicU64,
     /// Slots that there may be.
     most: usize,
     /// The chunk with the ring that the holder of the role fills; written by him.
     filled: CachePadded<AtomicU64>,
-    /// The chunk with the ring that the worker reads; written by the worker.
-    read: CachePadded<Data>,
 }
 
 /// A part of the slots.
@@ -38,7 +38,23 @@ struct Chunk {
     /// A bit per slot whose request was bypassed. Only a hint where to look; written by the worker.
     bypassed: Box<[AtomicU64]>,
     /// From the holder of the role, with room for all slots up to here.
-    told: Box<Ring>,
+    told: Arc<Ring>,
+}
+
+/// The worker's end of what is told.
+#[derive(Debug)]
+pub(crate) struct News {
+    /// The ring that it reads.
+    ring: Arc<Ring>,
+    /// Of that chunk.
+    chunk: u64,
+}
+
+/// The mark of one slot.
+#[derive(Debug)]
+pub(crate) struct Mark<'a> {
+    word: &'a AtomicU64,
+    bit: u64,
 }
 
 /// Slots of the first chunk: 4 KiB. In models few, so that tables grow there, too.
@@ -53,14 +69,14 @@ pub(crate) const SLOTS_MAX: usize = (1 << 16) - 1;
 const _: () = assert!(cfg!(loom) || SLOTS_MAX <= (FIRST as usize) << (CHUNKS - 1));
 
 impl Table {
-    /// For so many slots at the most; none of them is there yet.
+    /// For so many slots at the most; few of them are there yet.
     pub(crate) fn new(most: usize) -> Self {
         Self {
-            chunks: [const { OnceLock::new() }; CHUNKS],
-            made: AtomicU64::new(0),
+            first: Chunk::new(0),
+            rest: [const { OnceLock::new() }; CHUNKS - 1],
+            made: AtomicU64::new(1),
             most,
             filled: CachePadded::new(AtomicU64::new(0)),
-            read: CachePadded::new(Data::new(0)),
         }
     }
 
@@ -68,8 +84,8 @@ impl Table {
     pub(crate) fn make(&self, slot: u32) -> bool {
         let (chunk, _) = place(slot);
         let may = (slot as usize) < self.most && chunk < CHUNKS;
-        if may {
-            self.chunks[chunk].get_or_init(|| {
+        if may && chunk > 0 {
+            self.rest[chunk - 1].get_or_init(|| {
                 debug_assert_eq!(chunk, index(self.made.load(Ordering::Relaxed)), "one after the other");
                 Chunk::new(chunk)
             });
@@ -81,8 +97,8 @@ impl Table {
     /// A slot that was made.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &Slot {
-        let (chunk, at) = place(slot);
-        &self.chunk(chunk).slots[at]
+        let (chunk, at) = self.place(slot);
+        &chunk.slots[at]
     }
 
     /// Every slot there is.
@@ -92,13 +108,11 @@ impl Table {
 
     // === which requests were bypassed ===
 
-    /// The worker begins (or ends) a bypassed request in that slot.
+    /// By the worker, who begins or ends a bypassed request there: the slot, and its mark.
     #[inline]
-    pub(crate) fn mark(&self, slot: u32, bypassed: bool) {
-        let (chunk, at) = place(slot);
-        let word = &self.chunk(chunk).bypassed[at / 64];
-        let (bit, marks) = (1 << (at % 64), word.load(Ordering::Relaxed));
-        word.store(if bypassed { marks | bit } else { marks & !bit }, Ordering::Relaxed);
+    pub(crate) fn marked_slot(&self, slot: u32) -> (&Slot, Mark<'_>) {
+        let (chunk, at) = self.place(slot);
+        (&chunk.slots[at], Mark { word: &chunk.bypassed[at / 64], bit: 1 << (at % 64) })
     }
 
     /// Slots in which bypassed requests may be running.
@@ -127,39 +141,71 @@ impl Table {
         debug_assert!(told, "a slot is told about once in its life");
     }
 
-    /// By the worker: the next slot of which there is news.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "written by `tell`")]
-    pub(crate) fn heard(&self) -> Option<u32> {
-        loop {
-            let reading = self.read.load(Ordering::Relaxed);
-            let ring = &self.chunks[index(reading)].get()?.told;
-            if let Some((slot, _)) = ring.pop() {
-                return Some(slot as u32);
-            }
-            if self.filled.load(Ordering::Acquire) == reading {
-                return None;
-            }
-            // The holder has turned to another ring: now all that he put into this one can be seen.
-            if !left_out(Step::EmptyBeforeNextRing)
-                && let Some((slot, _)) = ring.pop()
-            {
-                return Some(slot as u32);
-            }
-            self.read.store(reading + 1, Ordering::Relaxed);
-        }
+    /// By whoever buries the worker: nothing is told any more.
+    pub(crate) fn forget_news(&self) {
+        self.made().for_each(|chunk| while chunk.told.pop().is_some() {});
     }
 
     // === chunks ===
 
     fn made(&self) -> impl Iterator<Item = &Chunk> {
         let made = index(self.made.load(Ordering::Acquire));
-        self.chunks.iter().take(made).map_while(OnceLock::get)
+        std::iter::once(&self.first).chain(self.rest.iter().take(made - 1).map_while(OnceLock::get))
     }
 
     #[inline]
+    fn place(&self, slot: u32) -> (&Chunk, usize) {
+        if slot < FIRST {
+            return (&self.first, slot as usize);
+        }
+        let (chunk, at) = place(slot);
+        (self.chunk(chunk), at)
+    }
+
     fn chunk(&self, chunk: usize) -> &Chunk {
-        self.chunks[chunk].get().expect("a slot is made before anybody names it")
+        let chunk = if chunk == 0 { Some(&self.first) } else { self.rest[chunk - 1].get() };
+        chunk.expect("a slot is made before anybody names it")
+    }
+}
+
+impl Mark<'_> {
+    #[inline]
+    pub(crate) fn set(&self) {
+        self.word.store(self.word.load(Ordering::Relaxed) | self.bit, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn clear(&self) {
+        self.word.store(self.word.load(Ordering::Relaxed) & !self.bit, Ordering::Relaxed);
+    }
+}
+
+impl News {
+    /// From the first ring on, whoever read it before.
+    pub(crate) fn of(table: &Table) -> Self {
+        Self { ring: Arc::clone(&table.first.told), chunk: 0 }
+    }
+
+    /// The next slot of which there is news.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "written by `tell`")]
+    pub(crate) fn next(&mut self, table: &Table) -> Option<u32> {
+        loop {
+            if let Some((slot, _)) = self.ring.pop() {
+                return Some(slot as u32);
+            }
+            if table.filled.load(Ordering::Acquire) == self.chunk {
+                return None;
+            }
+            // The holder has turned to another ring: now all that he put into this one can be seen.
+            if !left_out(Step::EmptyBeforeNextRing)
+                && let Some((slot, _)) = self.ring.pop()
+            {
+                return Some(slot as u32);
+            }
+            self.chunk += 1;
+            self.ring = Arc::clone(&table.chunk(index(self.chunk)).told);
+        }
     }
 }
 
@@ -169,7 +215,7 @@ impl Chunk {
         Self {
             slots: (0..slots).map(|_| Slot::new()).collect(),
             bypassed: (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-            told: Box::new(Ring::new((FIRST as usize) << chunk)),
+            told: Arc::new(Ring::new((FIRST as usize) << chunk)),
         }
     }
 }
@@ -214,8 +260,8 @@ mod tests {
     #[test]
     fn what_is_not_used_takes_no_memory() {
         let table = Table::new(1000);
-        assert_eq!((table.slots().count(), table.marked().count(), table.heard()), (0, 0, None));
-        assert!(table.make(0));
+        assert_eq!((table.marked().count(), News::of(&table).next(&table)), (0, None));
+        assert!(table.make(63));
         assert_eq!(table.slots().count(), FIRST as usize);
         assert!(table.make(64) && table.make(128));
         assert_eq!(table.slots().count(), 256);
@@ -227,11 +273,11 @@ mod tests {
         let table = Table::new(1000);
         for slot in 0..400 {
             assert!(table.make(slot));
-            table.mark(slot, true);
+            table.marked_slot(slot).1.set();
         }
         assert!(table.marked().eq(0..400));
-        table.mark(63, false);
-        table.mark(300, false);
+        table.marked_slot(63).1.clear();
+        table.marked_slot(300).1.clear();
         assert!(table.marked().eq((0..400).filter(|slot| ![63, 300].contains(slot))));
         table.slot(399).set(State::Lingering);
         assert_eq!(table.slots().position(|slot| slot.state() == State::Lingering), Some(399));
@@ -243,13 +289,20 @@ mod tests {
     fn what_is_told_keeps_its_order_while_the_table_grows() {
         let table = Table::new(1000);
         assert!(table.make(0));
-        let all = |table: &Table| std::iter::from_fn(|| table.heard()).collect::<Vec<_>>();
+        let mut news = News::of(&table);
+        let mut all = |many: usize| std::iter::from_fn(|| news.next(&table)).take(many).collect::<Vec<_>>();
         (0..64).for_each(|slot| table.tell(slot));
-        assert_eq!(table.heard(), Some(0));
+        assert_eq!(all(1), [0]);
         assert!((64..200).all(|slot| table.make(slot)));
         (64..200).for_each(|slot| table.tell(slot));
-        assert_eq!(all(&table), (1..200).collect::<Vec<_>>());
+        assert_eq!(all(999), (1..200).collect::<Vec<_>>());
         (0..200).rev().for_each(|slot| table.tell(slot));
-        assert_eq!(all(&table), (0..200).rev().collect::<Vec<_>>());
+        assert_eq!(all(999), (0..200).rev().collect::<Vec<_>>());
+        // Who comes after a dead one begins at the first ring.
+        (0..200).for_each(|slot| table.tell(slot));
+        table.forget_news();
+        table.tell(7);
+        let mut successor = News::of(&table);
+        assert_eq!((successor.next(&table), successor.next(&table)), (Some(7), None));
     }
 }
