@@ -3,8 +3,8 @@
 //!
 //! One file is everything: the kernel programs are in it, libraries too (glibc's, linked statically; see [`program`]).
 //!
-//! Another machine's standard library comes from rustup (`rustup target add` is tried), or from Debian's packages
-//! (`libstd-rust-web-dev:arm64` beside rustc-web and cargo-web); its C compiler, for aws-lc and mimalloc, is Debian's
+//! Another machine's standard library comes from rustup, or from Debian's packages (`libstd-rust-web-dev:arm64` beside
+//! rustc-web and cargo-web); where neither has one, `rustup target add` is tried; its C compiler, for aws-lc and mimalloc, is Debian's
 //! `gcc-aarch64-linux-gnu` with `libc6-dev-arm64-cross`, or what `CC_aarch64_unknown_linux_gnu` and
 //! `CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER` name.
 
@@ -102,15 +102,18 @@ struct Toolchain {
 }
 
 impl Toolchain {
-    /// The Rust that runs this task if it has a standard library for it, or rustup gets one; else Debian's.
+    /// The Rust that runs this task if it has a standard library for it; else Debian's; else rustup gets one.
     fn for_target(triple: &str) -> Result<Self, String> {
         let own = PathBuf::from(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        let own_cargo = PathBuf::from(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let foreign = host()? != triple;
-        let (cargo, rustc, folder) = if has_library(&own, triple) || added(&own, triple) {
-            (std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into(), None, target())
+        let (cargo, rustc, folder) = if has_library(&own, triple) {
+            (own_cargo, None, target())
         } else if has_library(Path::new(DEBIAN[1]), triple) {
             let [cargo, rustc] = DEBIAN.map(PathBuf::from);
             (cargo, Some(rustc), target().join("debian"))
+        } else if added(&own, triple) {
+            (own_cargo, None, target())
         } else {
             return Err(format!(
                 "no standard library for {triple}: `rustup target add {triple}`, or Debian's rustc-web, cargo-web and \
