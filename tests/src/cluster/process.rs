@@ -121,15 +121,18 @@ impl Process {
     }
 }
 
-/// Start time from `/proc/PID/stat`, its 22nd field; none if there is no such process or it is a zombie.
+/// Start time from `/proc/PID/stat`, its 22nd field; none if there is no such process or it is a zombie. One whose other
+/// threads (their number is the 20th field) are still on their way out has everything open that it had: it runs.
 fn started(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the name in brackets and may hold anything: count from behind the last one.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if fields.next()? == "Z" {
+    let state = fields.next()?;
+    let threads: u64 = fields.nth(16)?.parse().ok()?;
+    if state == "Z" && threads <= 1 {
         return None;
     }
-    fields.nth(18)?.parse().ok()
+    fields.nth(1)?.parse().ok()
 }
 
 /// A program's log in the cluster's folder.
