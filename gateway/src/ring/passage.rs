@@ -15,21 +15,26 @@ pub trait Passage: fmt::Debug + Send + Sync {
     /// Whether a connection to that address needs it.
     fn leads_to(&self, address: SocketAddr) -> bool;
 
-    /// A connection that comes from there is ours, until [`Passage::over`].
+    /// A connection that comes from there is ours, until [`Passage::over`] with the number that is returned.
     ///
     /// # Errors
     /// There are too many.
-    fn announce(&self, from: SocketAddr) -> io::Result<()>;
+    fn announce(&self, from: SocketAddr) -> io::Result<u64>;
 
-    /// It has ended, or is about to: whoever comes from there next is somebody else.
-    fn over(&self, from: SocketAddr);
+    /// It has ended, or is about to: whoever comes from there next is somebody else, or has another number.
+    fn over(&self, from: SocketAddr, number: u64);
 }
 
 /// A connection that was announced. To be dropped before its socket is closed, as long as nobody else can have its port.
+///
+/// But for one that is refused or reset: then the kernel frees the port at once, whoever has the socket open. Another
+/// connection of ours may have it by now and have announced it: so what ends is the announcement of that number. A
+/// stranger's may pass in that moment; it gains no more than the apiserver's port without flow control.
 #[derive(Debug)]
 pub struct Pass {
     passage: Arc<dyn Passage>,
     from: SocketAddr,
+    number: u64,
 }
 
 /// A socket from which to connect to that address, bound to the address that the kernel would choose and to a port that
@@ -38,7 +43,7 @@ pub struct Pass {
 /// Bound by address as well as by port: the same port of another address of this host may be anybody's. Bound before it
 /// connects, the port is taken from all connections of that address (some 28 000: `net.ipv4.ip_local_port_range`), not from
 /// those to one server; and since the socket does not share (`SO_REUSEADDR`), the kernel gives the port to nobody else
-/// while it is open.
+/// while the connection is.
 ///
 /// # Errors
 /// No such way, no port left, or too many were announced.
@@ -46,8 +51,8 @@ pub fn bound(address: SocketAddr, passage: &Arc<dyn Passage>) -> io::Result<(Soc
     let socket = for_connecting(address)?;
     socket.bind(&SocketAddr::new(source(address)?, 0).into())?;
     let from = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    passage.announce(from)?;
-    Ok((socket, Pass { passage: Arc::clone(passage), from }))
+    let number = passage.announce(from)?;
+    Ok((socket, Pass { passage: Arc::clone(passage), from, number }))
 }
 
 /// The address of this host from which the kernel would connect to another: asked with a datagram socket, which sends
@@ -73,7 +78,7 @@ const DISCARD: u16 = 9;
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.passage.over(self.from);
+        self.passage.over(self.from, self.number);
     }
 }
 
@@ -93,16 +98,17 @@ mod tests {
             address.port() != 1
         }
 
-        fn announce(&self, from: SocketAddr) -> io::Result<()> {
+        fn announce(&self, from: SocketAddr) -> io::Result<u64> {
             let mut book = self.0.lock().unwrap();
             if book.len() == 2 {
                 return Err(io::Error::from_raw_os_error(libc::E2BIG));
             }
             book.push(from);
-            Ok(())
+            Ok(u64::from(from.port()))
         }
 
-        fn over(&self, from: SocketAddr) {
+        fn over(&self, from: SocketAddr, number: u64) {
+            assert_eq!(number, u64::from(from.port()));
             self.0.lock().unwrap().retain(|announced| *announced != from);
         }
     }

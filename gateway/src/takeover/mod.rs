@@ -183,7 +183,7 @@ impl Takeover {
         }
         *hold = Hold { rests: false, link: Some(link), since: ring::date() };
         drop(hold);
-        self.own.sweep()?;
+        self.own.sweep(&self.kernel)?;
         let places = self.shown_places();
         tracing::info!(mode = self.plan.mode.name(), places, "takeover: the apiserver's port is usher's now");
         Ok(true)
@@ -227,9 +227,14 @@ impl Takeover {
         self.hold().link = None;
     }
 
-    /// The process before us has ended: what it has left among the connections that pass is forgotten.
+    /// The process before us has ended: what it has left among the connections that pass is forgotten. Not if the port is
+    /// not ours any more: the process after us has connections of its own there, and will forget both of us; and taking the
+    /// port again begins with this.
     pub fn forget_the_one_before(&self) {
-        match self.own.sweep() {
+        if self.hold().link.is_none() {
+            return;
+        }
+        match self.own.sweep(&self.kernel) {
             Ok(0) => {}
             Ok(left) => tracing::info!(left, "takeover: connections of the process before us are forgotten"),
             Err(problem) => {

@@ -159,11 +159,11 @@ mod tests {
             false
         }
 
-        fn announce(&self, _from: SocketAddr) -> std::io::Result<()> {
-            Ok(())
+        fn announce(&self, _from: SocketAddr) -> std::io::Result<u64> {
+            Ok(0)
         }
 
-        fn over(&self, _from: SocketAddr) {}
+        fn over(&self, _from: SocketAddr, _number: u64) {}
     }
 
     /// A client that greets a server by a name, on a listener of ours.
