@@ -102,13 +102,13 @@ pub(super) async fn serve(
     let member = worker.roster.join();
     let begun = tokio::select! {
         biased;
-        begun = Box::pin(begin(&worker, &glitches, stream, peer, tls.as_deref())) => begun,
+        begun = Box::pin(begin(&worker, &glitches, &member, stream, peer, tls.as_deref())) => begun,
         () = async {
             drain.wait().await;
             if let Some(linger) = worker.linger.get() {
                 ring::sleep_until(ring::now() + linger).await;
             }
-        } => return, // nothing has been asked yet
+        } => return, // nothing has been asked yet; the apiserver's own client comes anew
         () = member.told() => return,
     };
     let Some((mut wire, is_http2)) = begun else { return };
@@ -136,12 +136,13 @@ pub(super) async fn serve(
 async fn begin(
     worker: &Worker,
     glitches: &Rc<Glitches>,
+    member: &Member,
     stream: Stream,
     peer: SocketAddr,
     tls: Option<&tls::Server>,
 ) -> Option<(Wire, bool)> {
     let Some(tls) = tls else { return sniff(worker, glitches, Wire::plain(stream)).await };
-    let wire = handshake(worker, glitches, stream, peer, tls).await?;
+    let wire = handshake(worker, glitches, member, stream, peer, tls).await?;
     let is_http2 = wire.protocol() == Some(b"h2");
     Some((wire, is_http2))
 }
@@ -151,6 +152,7 @@ async fn begin(
 async fn handshake(
     worker: &Worker,
     glitches: &Rc<Glitches>,
+    member: &Member,
     stream: Stream,
     peer: SocketAddr,
     server: &tls::Server,
@@ -170,7 +172,10 @@ async fn handshake(
     };
     match ring::within(worker.settings.limits.handshake_timeout, Box::pin(accepting)).await {
         Some(Ok(Ok(stream))) => return Some(Wire::tls(stream)),
-        Some(Ok(Err((place, greeting)))) => Box::pin(place.relay(stream, greeting)).await,
+        Some(Ok(Err((place, greeting)))) => {
+            member.busy(); // as far as can be seen: not to be sent away as idle when memory is tight
+            Box::pin(place.relay(stream, greeting)).await;
+        }
         Some(Err(failed)) => {
             worker.counters.handshake_failed(failed.reason());
             glitches.note(Glitch::HandshakeFailed);

@@ -43,8 +43,8 @@ static RELAYED: Description = describe(
     "usher_takeover_relayed_total",
     Kind::Counter,
     &["result"],
-    "Connections of the apiserver's own client: relayed to it, not because there were too many (crowded), or not because \
-     it took none (failed).",
+    "Connections of the apiserver's own client: relayed to it, or not because it took none (failed); and those that had to end \
+     because others needed their places (displaced).",
 );
 
 /// How it stands, as metrics.
@@ -60,7 +60,7 @@ pub(in crate::observe) fn families(look: &Look) -> Vec<Family<'static>> {
         family(
             &RELAYED,
             [
-                ("crowded", look.relayed.crowded),
+                ("displaced", look.relayed.displaced),
                 ("failed", look.relayed.failed),
                 ("relayed", look.relayed.relayed),
             ]
