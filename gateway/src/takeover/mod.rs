@@ -144,10 +144,14 @@ impl Takeover {
     /// # Errors
     /// As [`Takeover::take`].
     pub fn begin(&self) -> Result<(), Problem> {
-        if std::mem::take(&mut self.hold().rests) {
+        let mut hold = self.hold();
+        // The one before us may have been told so while we were getting ready.
+        let detached = hold.link.take_if(|link| !link::is_attached(link.as_fd())).is_some();
+        if std::mem::take(&mut hold.rests) || detached {
             tracing::info!("takeover: the port stays the apiserver's, as before: `usher take` takes it");
             return Ok(());
         }
+        drop(hold);
         self.take().map(drop)
     }
 
@@ -170,7 +174,7 @@ impl Takeover {
         }
         self.kernel.take(&wanted)?;
         self.kernel.close(self.plan.is_closed())?;
-        if let Some(link) = &hold.link {
+        if let Some(link) = hold.link.as_ref().filter(|link| link::is_attached(link.as_fd())) {
             self.name_as_planned(link)?;
             return Ok(false);
         }
@@ -207,9 +211,14 @@ impl Takeover {
     }
 
     /// Before usher ends: in fail-open the port is given back while its workers still take what has come to them; in
-    /// fail-closed it stays nobody's. True if it was given back.
+    /// fail-closed it stays nobody's. True if it was given back. The link is not detached, only let go of: an usher that is
+    /// about to take over may have it by now, and goes on with it.
     pub fn end(&self) -> bool {
-        !self.plan.is_closed() && self.release().unwrap_or(false)
+        let ends = !self.plan.is_closed() && self.hold().link.take().is_some();
+        if ends {
+            tracing::info!(places = self.shown_places(), "takeover: the port is let go of");
+        }
+        ends
     }
 
     /// Everything that the next process needs to go on.
@@ -248,7 +257,7 @@ impl Takeover {
     pub fn look(&self) -> Look {
         let (held, since) = {
             let hold = self.hold();
-            (hold.link.is_some(), hold.since)
+            (hold.link.as_ref().is_some_and(|link| link::is_attached(link.as_fd())), hold.since)
         };
         Look {
             mode: self.plan.mode,
@@ -319,6 +328,19 @@ pub fn release_pinned(folder: &Path) -> Result<bool, Problem> {
         released |= remove(&path).map_err(|error| Problem::Call { what: what(), error })?;
     }
     Ok(released)
+}
+
+/// The usher before us had the port and we are not to have it: it goes back to the apiserver, in fail-closed, too.
+pub fn give_back(link: OwnedFd, folder: &Path) {
+    if let Err(error) = link::detach(link.as_fd()) {
+        tracing::error!(%error, "the usher before us still keeps a port if it was fail-closed: `usher release` gives it back");
+        return;
+    }
+    tracing::info!("takeover: the port of the usher before us is the apiserver's again");
+    let name = folder.join(LINK);
+    if link::pinned(&name).is_ok_and(|named| !link::is_attached(named.as_fd())) {
+        let _ = remove(&name); // it holds nothing any more
+    }
 }
 
 /// The name of a link that a fail-closed usher has left in that folder.

@@ -214,6 +214,53 @@ fn one_usher_hands_the_port_to_the_next_and_it_is_the_apiservers_at_no_time() {
     });
 }
 
+/// `--takeover=off` from now on, as `helm upgrade` does it.
+#[test]
+fn who_takes_over_and_is_to_have_no_port_gives_it_back() {
+    alone(|| {
+        let world = Arc::new(World::new());
+        let folder = world.bpf_filesystem().join("usher");
+        let pins = format!("--takeover-pin-dir={}", folder.display());
+        for mode in [OPEN, "--takeover=fail-closed"] {
+            let usher = world.usher(&[mode, &pins]);
+            let crowd = Crowd::new(&world);
+            crowd.some("with usher");
+            let next = world.usher_after(&["--takeover=off", "--hand-over=required", &pins]);
+            let patience = world::Patience::new("the port to be the apiserver's");
+            while world.ask("127.0.0.1").unwrap().by_usher {
+                patience.wait();
+            }
+            usher.ends_by_itself();
+            crowd.some("after it");
+            let [without, with] = crowd.end();
+            assert!(without > 0 && with > 0, "{without} {with} {mode}");
+            assert!(!folder.join("takeover").exists());
+            next.kill();
+            assert!(!world.ask("127.0.0.1").unwrap().by_usher, "{mode}");
+        }
+    });
+}
+
+/// By somebody who cannot ask usher itself: the file on the bpf filesystem is enough.
+#[test]
+fn a_port_that_somebody_else_gave_back_is_not_shown_as_ushers() {
+    alone(|| {
+        let world = World::new();
+        let pins = format!("--takeover-pin-dir={}", world.bpf_filesystem().join("usher").display());
+        let usher = world.usher(&["--takeover=fail-closed", &pins]);
+        let mut stranger = Command::new(env!("CARGO_BIN_EXE_usher"));
+        stranger.args(["release", &pins]).arg(format!("--runtime-dir={}", world.path("nobody").display()));
+        assert!(stranger.output().unwrap().status.success());
+        assert!(!world.ask("127.0.0.1").unwrap().by_usher);
+        assert_eq!(usher.metric("usher_takeover_held{mode=\"fail-closed\"}"), 0);
+        let (code, told) = world.tell("take", &[]);
+        assert!(code == 0 && told.contains("is usher's again"), "{code} {told}");
+        assert!(world.ask("127.0.0.1").unwrap().by_usher);
+        usher.kill();
+        refused(&world, "127.0.0.1");
+    });
+}
+
 #[test]
 fn fail_closed_refuses_everybody_until_usher_is_back_or_the_port_is_released() {
     alone(|| {

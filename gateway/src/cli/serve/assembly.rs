@@ -239,7 +239,8 @@ pub(super) fn takeover(
     taken: Option<&mut Taken>,
 ) -> Result<Option<Arc<Takeover>>, String> {
     let Some(plan) = takeover::Plan::of(options)? else {
-        if let Some(left) = takeover::left_behind(&options.takeover.takeover_pin_dir) {
+        let left = takeover::left_behind(&options.takeover.takeover_pin_dir);
+        if let Some(left) = left.filter(|_| taken.is_none()) {
             let left = left.display();
             tracing::warn!(%left, "an usher that was fail-closed still keeps a port: `usher release` gives it back");
         }

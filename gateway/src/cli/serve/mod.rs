@@ -16,11 +16,12 @@ use crate::config::objects::FOLDER_POLL;
 use crate::config::options::Options;
 use crate::coordinator;
 use crate::crew::{self, Crew, Order};
+use crate::handover::what;
 use crate::memory::{self, Limit};
 use crate::observe::{self, Everybody, Process, hdr, logging};
 use crate::reload::Watch;
 use crate::ring;
-use crate::takeover::Takeover;
+use crate::takeover::{self, Takeover};
 use assembly::Rooms;
 use estate::Estate;
 use signals::{End, Ending, Signals};
@@ -89,6 +90,8 @@ fn start(options: &Options) -> Result<Running, String> {
     let (feeds, filled) = hdr::feeds(cores.len());
     let listeners = rooms.listeners(options, cores.len(), beginning.taken())?;
     let takeover = assembly::takeover(options, &listeners, beginning.taken())?;
+    // Else Takeover goes on with it.
+    let unwanted = beginning.taken().and_then(|taken| taken.all(what::TAKEOVER_LINK).pop());
     let seats = Rooms::seats(options, cores.len());
     let together = seats.as_ref().map(|seats| seats.together());
     let mut worker = rooms.worker_settings(options, memory_limit, cores.len(), together, takeover.as_deref());
@@ -134,6 +137,8 @@ fn start(options: &Options) -> Result<Running, String> {
     }
     if let Some(takeover) = &takeover {
         takeover.begin().map_err(|problem| format!("--takeover: {problem}"))?;
+    } else if let Some(link) = unwanted {
+        takeover::give_back(link, &options.takeover.takeover_pin_dir);
     }
     let mut tells = control::tells(steering, takeover.as_ref());
     tells.push(("hand_over", Box::new(move || ledger.section())));
