@@ -49,6 +49,7 @@ const TESTS: &[Test<World>] = usher_tests::tests![
     classification::flow_schemas_and_levels_are_the_same within 600 s,
     seats::a_saturated_level_leaves_others_alone within 300 s,
     takeover::usher_is_killed_20_times_on_the_apiservers_port within 300 s,
+    takeover::fail_closed_lets_nobody_past within 300 s,
     controllers::leader_election_holds_for_the_whole_run within 60 s,
 ];
 
