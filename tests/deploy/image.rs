@@ -1,11 +1,12 @@
 //! The image as the manifests run it, and as nobody: what it needs of the host, and that it needs all of it.
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use usher_tests::Outcome;
 use usher_tests::client::plain_get;
-use usher_tests::clock::Pending;
+use usher_tests::clock::{Pending, until};
 use usher_tests::cluster::kubeconfig::{User, write_kubeconfig};
 use usher_tests::cluster::{ISSUER, programs};
 use usher_tests::kubectl::Kubectl;
@@ -13,7 +14,7 @@ use usher_tests::runner::Verdict;
 
 use crate::chart::{daemon_set, template};
 use crate::pod::{Container, Running};
-use crate::world::{World, set_mode};
+use crate::world::{BpfFilesystem, World, set_mode};
 
 /// The DaemonSet for the test's cluster: ports that were free, its issuer; all else is the chart's.
 pub(crate) fn manifest(world: &World, more: &[&str]) -> Outcome<Value> {
@@ -219,6 +220,74 @@ pub(crate) async fn takeover_and_back(world: &World) -> Verdict {
     Ok("release, take, kill -9".into())
 }
 
+/// takeover=fail-closed: the pin is on the host, so that nobody gets past a pod that was killed, or ended, until the next one is
+/// there; and `usher release` in the pod removes it.
+pub(crate) async fn fail_closed_outlives_the_pod(world: &World) -> Verdict {
+    let port = world.cluster.ports.apiserver;
+    let address = format!("takeoverAddresses={{127.0.0.1:{port}}}");
+    let values = ["takeover=fail-closed", "steering=off", &address];
+    let _bpf = BpfFilesystem::mount(world.on_host("/sys/fs/bpf"))?;
+    let pin = world.on_host("/sys/fs/bpf/usher/takeover");
+    let kubectl = world.cluster.kubectl_direct("admin");
+    let ask = async || kubectl.run(&["get", "namespaces", "-o", "name"]).await?.success().map(drop);
+    // What a killed pod had is cleared up a moment after its end: until then connections may be reset.
+    let expect_nobody = async |when: &str| {
+        until(&format!("kubectl to be refused {when}"), PATIENCE, async || match ask().await {
+            Ok(()) => Err(Pending::Never("it is answered".into())),
+            Err(why) if why.contains("refused") && pin.exists() => Ok(()),
+            Err(why) => Err(Pending::NotYet(format!("pinned: {}, {why}", pin.exists()))),
+        })
+        .await
+    };
+    let first = start(world, "closed", &values).await?;
+    ask().await?;
+    first.signal("KILL");
+    drop(first);
+    expect_nobody("after kill -9").await?;
+
+    let second = start(world, "closed-again", &values).await?;
+    let (third, asked) = start_after(world, "closed-after", &values, &ask).await?;
+    second.end().await?;
+    ask().await?;
+    has(&metrics(world).await?, "usher_takeover_held{mode=\"fail-closed\"} 1")?;
+    third.end().await?;
+    expect_nobody("after the last pod's end").await?;
+
+    let released = start(world, "closed-released", &values).await?;
+    released.exec(&["release"])?;
+    if pin.exists() {
+        return Err("usher release leaves the pin".into());
+    }
+    released.signal("KILL");
+    drop(released);
+    ask().await.map_err(|why| format!("after usher release: {why}"))?;
+
+    let last = start(world, "closed-last", &values).await?;
+    let (off, more) = start_after(world, "off", &["takeover=off"], &ask).await?;
+    last.end().await?;
+    off.end().await?;
+    ask().await.map_err(|why| format!("after takeover=off: {why}"))?;
+    Ok(format!("kill -9, {} requests over two hand-overs, an end, a release, takeover=off", asked + more))
+}
+
+/// Another pod beside the one that runs, until it has taken over from it; how often was asked meanwhile, always well.
+async fn start_after(
+    world: &World,
+    name: &str,
+    values: &[&str],
+    ask: &impl AsyncFn() -> Outcome,
+) -> Outcome<(Running, usize)> {
+    let mut next = Container::of(world, &manifest(world, values)?, "usher")?.start(name)?;
+    let mut asked = 0;
+    next.until("the next pod to take over", async || {
+        asked += 1;
+        ask().await.map_err(Pending::Never)?;
+        has(&metrics(world).await?, "usher_handovers_total{result=\"taken\"} 1").map_err(Pending::NotYet)
+    })
+    .await?;
+    Ok((next, asked))
+}
+
 /// The DaemonSet's update: a second pod beside the first on the same host, and kubectl never notices.
 pub(crate) async fn one_pod_hands_over_to_the_next(world: &World) -> Verdict {
     let first = start(world, "first", &[]).await?;
@@ -244,6 +313,8 @@ pub(crate) async fn one_pod_hands_over_to_the_next(world: &World) -> Verdict {
     Ok(format!("{asked} requests meanwhile"))
 }
 
+/// Longer than a kernel clears up after a process.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// What usher has let pass.
 const EXECUTED: &str = "usher_requests_executed_total";
 

@@ -33,6 +33,7 @@ const TESTS: &[Test<World>] = usher_tests::tests![
     image::the_pod_serves_with_these_privileges within 120 s,
     image::each_privilege_is_needed within 120 s,
     image::takeover_and_back within 120 s,
+    image::fail_closed_outlives_the_pod within 180 s,
     image::one_pod_hands_over_to_the_next within 120 s,
     words::every_metric_exists within 60 s,
 ];

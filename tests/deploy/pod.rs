@@ -70,6 +70,10 @@ impl<'a> Container<'a> {
             security[name].as_u64().or(self.pod["securityContext"][name].as_u64()).unwrap_or(image)
         };
         let capabilities = capabilities(security)?;
+        match security["appArmorProfile"]["type"].as_str() {
+            None | Some("Unconfined") => {} // here nothing is confined by AppArmor
+            Some(kind) => return Err(format!("AppArmor profile {kind}")),
+        }
         Ok(json!({
             "ociVersion": "1.0.2",
             "process": {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::TempDir;
 use usher_tests::Outcome;
@@ -76,6 +77,27 @@ const KUBEADM: &[&str] = &[
     "front-proxy-client.key",
     "sa.pub",
 ];
+
+/// A bpf filesystem on the host that the tests play. With it goes what is pinned there: a port that is still closed is open
+/// again.
+pub(crate) struct BpfFilesystem(PathBuf);
+
+impl BpfFilesystem {
+    pub(crate) fn mount(path: PathBuf) -> Outcome<Self> {
+        make_folder(&path)?;
+        let mounted = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(&path).status();
+        match mounted.map_err(|error| format!("mount: {error}"))? {
+            done if done.success() => Ok(Self(path)),
+            failed => Err(format!("mount -t bpf bpf {}: {failed}", path.display())),
+        }
+    }
+}
+
+impl Drop for BpfFilesystem {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
 
 impl Image {
     fn named() -> Outcome<Self> {
