@@ -293,7 +293,7 @@ mod tests {
     /// What comes next on a connection; nothing: its end.
     async fn heard(mut client: &std::net::TcpStream) -> Vec<u8> {
         let mut bytes = [0; 64];
-        loop {
+        for _ in 0..MOMENTS_MAX {
             match client.read(&mut bytes) {
                 Ok(count) => return bytes[..count].to_vec(),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => moment().await,
@@ -303,7 +303,11 @@ mod tests {
                 }
             }
         }
+        panic!("neither bytes nor an end");
     }
+
+    /// Longer than anything here takes, on a busy machine.
+    const MOMENTS_MAX: usize = 30_000;
 
     async fn moment() {
         ring::sleep_until(ring::now() + usher_flowcontrol::units::Nanos::from_millis(1)).await;
