@@ -297,8 +297,12 @@ async fn restart_apiserver(cluster: &Cluster) -> Outcome<u64> {
     cluster.restart_apiserver().await?;
     let after = metric(cluster, relayed).await?;
     let held = metric(cluster, "usher_takeover_held").await?;
-    if after <= before || held != 1 {
-        return Err(format!("{before} relayed before, {after} after; held: {held}"));
+    let displaced = metric(cluster, "usher_takeover_relayed_total/result=\"displaced\"").await?;
+    let open = metric(cluster, "usher_takeover_relays_open").await?;
+    if after <= before || held != 1 || displaced != 0 {
+        return Err(format!(
+            "{before} relayed before, {after} after; {displaced} displaced, {open} open; held: {held}"
+        ));
     }
     Ok(after - before)
 }
