@@ -1,4 +1,5 @@
-//! `usher status`, `usher release`, `usher take`: ask and tell the usher that runs on this machine, by its control socket.
+//! `usher status`, `usher release`, `usher take`, `usher drain`: ask and tell the usher that runs on this machine, by its
+//! control socket.
 //!
 //! Exit codes: 0 done, 1 it was reached but could not or would not, 3 no usher runs there (`status` of an init script has
 //! the same number for "not running"), 4 it may run but cannot be reached: another user's.
@@ -6,13 +7,15 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::FAILED;
 use crate::config::options::RUNTIME_DIR;
-use crate::control::{self, Nobody};
+use crate::config::options::values::duration;
+use crate::control::{self, Drain, Nobody};
 use crate::observe::status::Status;
 use crate::takeover::{self, PINS};
 
@@ -56,6 +59,19 @@ pub struct ReleaseArgs {
     takeover_pin_dir: PathBuf,
 }
 
+/// `usher drain`.
+#[derive(Args, Clone, Debug)]
+pub struct DrainArgs {
+    #[command(flatten)]
+    tell: TellArgs,
+    /// Which worker: the number in its name
+    #[arg(long, value_name = "N")]
+    worker: usize,
+    /// What its requests have to finish; else the --shutdown-grace-period of that usher
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    grace: Option<Duration>,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Output {
     /// For people
@@ -66,7 +82,7 @@ enum Output {
 
 /// Prints how it stands.
 pub fn status(args: &StatusArgs) -> ExitCode {
-    let asked = ask(&args.whom, "status");
+    let asked = ask(&args.whom, "status", Value::Null);
     finish(asked.and_then(|told| match args.output {
         Output::Json => Ok(format!("{told:#}\n")),
         Output::Text => match serde_json::from_value::<Status>(told) {
@@ -80,7 +96,17 @@ pub fn status(args: &StatusArgs) -> ExitCode {
 
 /// Has it do `verb`, and prints what it says.
 pub fn tell(args: &TellArgs, verb: &str) -> ExitCode {
-    finish(ask(&args.whom, verb).map(|told| match told {
+    tell_with(args, verb, Value::Null)
+}
+
+/// Has it let one worker go.
+pub fn drain(args: &DrainArgs) -> ExitCode {
+    let DrainArgs { ref tell, worker, grace } = *args;
+    tell_with(tell, "drain", json!(Drain { worker, grace }))
+}
+
+fn tell_with(args: &TellArgs, verb: &str, with: Value) -> ExitCode {
+    finish(ask(&args.whom, verb, with).map(|told| match told {
         Value::String(said) => format!("{said}\n"),
         Value::Null => String::new(),
         other => format!("{other:#}\n"),
@@ -90,7 +116,8 @@ pub fn tell(args: &TellArgs, verb: &str) -> ExitCode {
 /// Has it give the port back. If there is nobody who could, or who knows of a port, what a fail-closed usher has left is
 /// removed.
 pub fn release(args: &ReleaseArgs) -> ExitCode {
-    let told = ask(&args.tell.whom, "release").map(|told| told.as_str().unwrap_or_default().to_owned());
+    let told =
+        ask(&args.tell.whom, "release", Value::Null).map(|told| told.as_str().unwrap_or_default().to_owned());
     let told = told.or_else(|(code, why)| match takeover::release_pinned(&args.takeover_pin_dir) {
         Ok(true) => {
             Ok("the port is the apiserver's again: what a fail-closed usher had left is removed".into())
@@ -101,12 +128,12 @@ pub fn release(args: &ReleaseArgs) -> ExitCode {
     finish(told.map(|said| format!("{said}\n")))
 }
 
-fn ask(whom: &Whom, verb: &str) -> Result<Value, (u8, String)> {
+fn ask(whom: &Whom, verb: &str, with: Value) -> Result<Value, (u8, String)> {
     let mut line = control::connect(&whom.runtime_dir).map_err(|nobody| match nobody {
         Nobody::There(_) => (NOBODY, nobody.to_string()),
         Nobody::Reachable(..) => (UNREACHABLE, nobody.to_string()),
     })?;
-    control::ask(&mut line, verb, Value::Null).map_err(|why| (FAILED, why))
+    control::ask(&mut line, verb, with).map_err(|why| (FAILED, why))
 }
 
 fn finish(told: Result<String, (u8, String)>) -> ExitCode {

@@ -1,5 +1,5 @@
 //! What the program is told on its command line: `serve`, `check`, `explain`, `hdr`,
-//! `simulate`, `seccomp`; `status`, `release`, `take`.
+//! `simulate`, `seccomp`; `status`, `drain`, `release`, `take`.
 //!
 //! Exit codes: 0 done, 1 failed, 2 the operator has to write something else; [`control`] and [`hdr`] have more.
 
@@ -41,6 +41,8 @@ enum Task {
     Serve(Box<Options>),
     /// Tell how the usher stands that runs on this machine
     Status(control::StatusArgs),
+    /// Have one of its workers take no new connections, finish what it has, and end; the others serve
+    Drain(control::DrainArgs),
     /// Have it give the apiserver's port back: new connections go there directly. Also without it: what a fail-closed usher
     /// has left is removed
     Release(control::ReleaseArgs),
@@ -77,6 +79,7 @@ pub fn run(arguments: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> 
             Err(error) => refuse(&error),
         },
         Ok(Task::Status(args)) => control::status(&args),
+        Ok(Task::Drain(args)) => control::drain(&args),
         Ok(Task::Release(args)) => control::release(&args),
         Ok(Task::Take(args)) => control::tell(&args, "take"),
         Ok(Task::Check(args)) => check::run(&args),

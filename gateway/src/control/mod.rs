@@ -38,6 +38,15 @@ pub struct Request {
     pub with: Value,
 }
 
+/// What `drain` wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Which worker, counted from 0.
+    pub worker: usize,
+    /// What its requests have to finish; `None`: as long as when the whole process drains.
+    pub grace: Option<Duration>,
+}
+
 /// What is answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

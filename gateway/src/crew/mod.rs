@@ -1,4 +1,4 @@
-//! All workers of the process: starts them, watches over them, starts a dead one again, ends them.
+//! All workers of the process: starts them, watches over them, starts a dead one again, ends one or all.
 //!
 //! Workers do not know each other. Each has a thread, a core ([`cores`]), a ring, sockets of its own on the common
 //! addresses, connections of its own to the apiservers. They are told things together ([`posts`]) and watched over by a
@@ -8,12 +8,17 @@
 //! in a task that it cannot do without. Its connections are closed and its seats come back by their destructors; what it
 //! has counted stays. Connections that the kernel had ready for it wait: the watch holds its sockets, too, and another
 //! worker takes its place, with the same sockets, after a pause that grows if it dies again and again.
+//!
+//! **A worker retires** when it is told to ([`Retiring`]): the others serve on, nobody takes its place. Besides the worker
+//! only the watch holds its sockets, so that the kernel sees them close and lets others have what it had ready for it.
 
 pub mod cores;
 mod posts;
+mod retiring;
 mod watch;
 
 pub use posts::{Berth, Order, Posts};
+pub use retiring::{Kept, Retiring};
 
 use std::io;
 use std::net::SocketAddr;
@@ -117,10 +122,10 @@ impl Crew {
         let _ = self.events.send(Event::HandOver(grace)); // who has ended need not
     }
 
-    /// One of them takes no new connections; its requests, and those that may be on their way, have `grace` to finish; then it ends and nobody takes its
-    /// place. What the kernel had ready for it goes to others where connections are steered, and is reset where not.
-    pub fn retire(&self, worker: usize, grace: Duration) {
-        let _ = self.events.send(Event::Retire(worker, grace)); // who has ended need not
+    /// By which one of them is let go.
+    #[must_use]
+    pub fn retiring(&self) -> Retiring {
+        Retiring::new(self.events.clone())
     }
 
     /// Waits until all have ended.

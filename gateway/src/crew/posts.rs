@@ -32,8 +32,10 @@ pub struct Berth {
     pub name: String,
     /// The core that it is kept on.
     pub core: Option<usize>,
-    /// `None` while it is being restarted.
+    /// `None` while it is being restarted, and once it is out.
     pub post: Option<Post<Command>>,
+    /// It was told to end: nobody takes its place.
+    pub retired: bool,
     /// Since when there is none although there should be.
     pub down_since: Option<Nanos>,
     /// How often it was started.
@@ -60,6 +62,7 @@ impl Posts {
             name,
             core,
             post: None,
+            retired: false,
             down_since: None,
             started: 0,
             deaths: 0,
@@ -70,8 +73,8 @@ impl Posts {
     }
 
     /// For one worker that is at work.
-    #[must_use]
-    pub fn one(post: Post<Command>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn one(post: Post<Command>) -> Self {
         let posts = Self::new(std::iter::once((super::name(0), None)));
         posts.arrived(0, post);
         posts
@@ -132,10 +135,17 @@ impl Posts {
         }
     }
 
+    /// A worker is to end, or is not to come back.
+    pub(super) fn retires(&self, worker: usize) {
+        if let Some(berth) = self.inside().berths.get_mut(worker) {
+            (berth.retired, berth.down_since) = (true, None);
+        }
+    }
+
     /// A worker has ended. `died`: unasked.
     pub(super) fn left(&self, worker: usize, died: bool) {
         if let Some(berth) = self.inside().berths.get_mut(worker) {
-            (berth.post, berth.down_since) = (None, died.then(ring::precise));
+            (berth.post, berth.down_since) = (None, (died && !berth.retired).then(ring::precise));
             berth.deaths += u64::from(died);
         }
     }
@@ -194,6 +204,10 @@ mod tests {
             let berths = posts.berths();
             assert!(berths[0].post.is_some() && berths[0].deaths == 0);
             assert!(berths[1].post.is_none() && berths[1].down_since.is_some() && berths[1].deaths == 1);
+            posts.retires(1);
+            posts.retires(0);
+            posts.left(0, true);
+            assert!(posts.berths().iter().all(|berth| berth.down_since.is_none() && berth.deaths <= 1));
         })
         .unwrap();
     }

@@ -4,13 +4,13 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use usher_flowcontrol::units::Nanos;
 
-use super::{Member, Posts, name};
+use super::{Kept, Member, Posts, name};
 use crate::ring::{self, Died};
 use crate::steering::State;
 use crate::worker::{self, Command};
@@ -32,8 +32,8 @@ const ATTEMPTS: u32 = 50;
 pub(super) enum Event {
     /// A worker's thread is through.
     Ended(usize, End),
-    /// One is to end.
-    Retire(usize, Duration),
+    /// One is to end, if it can be spared.
+    Retire { worker: usize, grace: Duration, answer: SyncSender<Result<(), Kept>> },
     /// All are to end.
     Drain(Duration),
     /// All are to end: another process has their sockets and serves.
@@ -108,7 +108,9 @@ impl Watch {
             match event {
                 Ok(Event::Drain(grace)) => self.drain(&|| Command::Drain { grace })?,
                 Ok(Event::HandOver(grace)) => self.drain(&|| Command::HandOver { grace })?,
-                Ok(Event::Retire(index, grace)) => self.retire(index, &|| Command::HandOver { grace })?,
+                Ok(Event::Retire { worker, grace, answer }) => {
+                    let _ = answer.send(self.retire(worker, grace)); // who does not wait need not know
+                }
                 Ok(Event::Ended(index, end)) => {
                     let asked = matches!(end, End::Told);
                     self.note(index, &end)?;
@@ -183,7 +185,8 @@ impl Watch {
         let why = match end {
             End::Told => {
                 if !self.draining {
-                    (self.bury)(index); // others go on without it
+                    let _is_buried = (self.bury)(index); // others go on without it; if not now, the coordinator tries again
+                    tracing::info!(worker = name(index), "a worker has drained, and is out");
                 }
                 return Ok(());
             }
@@ -219,18 +222,54 @@ impl Watch {
         Some(pause)
     }
 
+    /// One may go, if others stay. Told first: if it does not hear, nothing has changed. Who is just being restarted need not
+    /// hear; what it held is the coordinator's to give back, if it was not at once.
+    fn retire(&mut self, index: usize, grace: Duration) -> Result<(), Kept> {
+        let workers = self.places.len();
+        let place = self.places.get(index).ok_or(Kept::Unknown { worker: index, workers })?;
+        let stays =
+            |(other, place): (usize, &Place)| other != index && place.thread.is_some() && !place.retired;
+        let is_there = place.thread.is_some();
+        if self.draining {
+            return Err(Kept::Ending);
+        }
+        if place.retired {
+            return Err(if is_there { Kept::Drains(index) } else { Kept::Out(index) });
+        }
+        if !self.places.iter().enumerate().any(stays) {
+            return Err(Kept::Last(index));
+        }
+        if is_there && !self.posts.send(index, Command::HandOver { grace }) {
+            return Err(Kept::Deaf(index));
+        }
+        self.close(index);
+        tracing::info!(worker = name(index), ?grace, "a worker drains; the others serve");
+        Ok(())
+    }
+
     /// Nobody's place is taken again, and no connection waits for anybody.
     fn drain(&mut self, command: &dyn Fn() -> Command) -> Result<(), String> {
         self.draining = true;
-        (0..self.places.len()).try_for_each(|index| self.retire(index, command))
+        for index in 0..self.places.len() {
+            self.close(index);
+            self.insist(index, command)?;
+        }
+        Ok(())
     }
 
     /// The place is not taken again, and no connection waits for anybody there.
-    fn retire(&mut self, index: usize, command: &dyn Fn() -> Command) -> Result<(), String> {
-        let Some(place) = self.places.get_mut(index) else { return Ok(()) };
+    fn close(&mut self, index: usize) {
+        let place = &mut self.places[index];
         (place.due, place.retired) = (None, true);
-        place.member.line.is(State::Draining); // before its sockets close, so that nobody is sent to them
+        let state = if place.thread.is_some() { State::Draining } else { State::Absent };
+        place.member.line.is(state); // before its sockets close, so that nobody is sent to them
         place.member.listeners.clear();
+        self.posts.retires(index);
+    }
+
+    /// Tells a worker, again and again if its mailbox is full.
+    fn insist(&self, index: usize, command: &dyn Fn() -> Command) -> Result<(), String> {
+        let place = &self.places[index];
         let told = || self.posts.send(index, command());
         let mut attempts = 0;
         while place.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !told() {

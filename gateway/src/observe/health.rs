@@ -108,6 +108,7 @@ pub fn workers(view: &View, steering: &Steering) -> String {
         let state = match worker.state {
             State::Serving => "serves",
             State::Draining => "drains",
+            State::Out => "is out",
             State::Restarting(_) => "is being restarted",
         };
         let core = worker.core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"));

@@ -59,7 +59,7 @@ pub struct Process {
 pub struct Worker {
     /// `worker-0` …
     pub name: String,
-    /// `serving`, `draining`, `restarting`.
+    /// `serving`, `draining`, `out`, `restarting`.
     pub state: String,
     /// Its open connections.
     pub connections: u64,

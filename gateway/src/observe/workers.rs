@@ -48,8 +48,10 @@ pub struct Each {
 pub enum State {
     /// It serves.
     Serving,
-    /// It is about to end, or has, as it was told.
+    /// It is about to end, as it was told.
     Draining,
+    /// It has ended, as it was told, and does not come back.
+    Out,
     /// It has died, so long ago, and another one is about to take its place.
     Restarting(Nanos),
 }
@@ -61,12 +63,13 @@ impl State {
         match self {
             Self::Serving => "serving",
             Self::Draining => "draining",
+            Self::Out => "out",
             Self::Restarting(_) => "restarting",
         }
     }
 
     /// All that [`State::name`] may say.
-    pub const NAMES: [&str; 3] = ["serving", "draining", "restarting"];
+    pub const NAMES: [&str; 4] = ["serving", "draining", "out", "restarting"];
 }
 
 /// What a worker answered, and what is known of its former incarnations.
@@ -144,10 +147,11 @@ impl View {
             view.turned_away.add(&legacy.turned_away);
             view.glitched.add(&legacy.glitched);
             view.ring.add(&legacy.ring);
-            let mut state = match (&berth.post, berth.down_since) {
-                (_, Some(since)) => State::Restarting(ring::precise() - since),
-                (Some(_), None) => State::Restarting(Nanos::ZERO),
-                (None, None) => State::Draining, // as it was told, to its end
+            let mut state = match berth.down_since {
+                _ if berth.retired && berth.post.is_some() => State::Draining, // it is ending at this moment
+                _ if berth.retired => State::Out,
+                Some(since) => State::Restarting(ring::precise() - since),
+                None => State::Restarting(Nanos::ZERO),
             };
             let (mut core, mut described) = (None, Vec::new());
             if let Some(snapshot) = snapshot {
@@ -175,8 +179,8 @@ impl View {
             });
             view.counters.add(&counters);
         }
-        view.draining =
-            !view.workers.is_empty() && view.workers.iter().all(|worker| worker.state == State::Draining);
+        let is_leaving = |worker: &Each| matches!(worker.state, State::Draining | State::Out);
+        view.draining = !view.workers.is_empty() && view.workers.iter().all(is_leaving);
         (view.snapshot, view.details) = match levels {
             Some(levels) => together(levels, &cores, requests),
             None => alone(cores, requests),

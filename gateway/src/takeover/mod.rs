@@ -43,7 +43,6 @@ pub struct Takeover {
     kernel: Kernel,
     own: Arc<Own>,
     relays: Arc<Relays>,
-    sockets: Sockets,
     hold: Mutex<Hold>,
 }
 
@@ -58,6 +57,7 @@ pub struct Sockets {
 /// Whether we have the port.
 #[derive(Debug)]
 struct Hold {
+    sockets: Sockets,
     link: Option<OwnedFd>,
     /// The usher before us had been told to give the port back: so it stays, until it is told otherwise.
     rests: bool,
@@ -107,8 +107,8 @@ impl Takeover {
     /// # Errors
     /// The kernel does not do it; says what is missing.
     pub fn load(plan: Plan, sockets: Sockets) -> Result<Arc<Self>, Problem> {
-        let hold = Hold { rests: false, link: None, since: ring::date() };
-        Self::new(plan, Kernel::load()?, sockets, hold)
+        let hold = Hold { sockets, rests: false, link: None, since: ring::date() };
+        Self::new(plan, Kernel::load()?, hold)
     }
 
     /// Goes on with the program, the maps and the link of the process before. Nothing changes in the kernel before
@@ -117,14 +117,14 @@ impl Takeover {
     /// # Errors
     /// They are not what this version knows.
     pub fn adopt(plan: Plan, sockets: Sockets, before: Exported) -> Result<Arc<Self>, Problem> {
-        let hold = Hold { rests: before.link.is_none(), link: before.link, since: ring::date() };
-        Self::new(plan, Kernel::of(before.descriptors)?, sockets, hold)
+        let hold = Hold { sockets, rests: before.link.is_none(), link: before.link, since: ring::date() };
+        Self::new(plan, Kernel::of(before.descriptors)?, hold)
     }
 
-    fn new(plan: Plan, kernel: Kernel, sockets: Sockets, hold: Hold) -> Result<Arc<Self>, Problem> {
+    fn new(plan: Plan, kernel: Kernel, hold: Hold) -> Result<Arc<Self>, Problem> {
         let own = Arc::new(Own::new(plan.places.clone(), &kernel)?);
         let relays = Relays::new(plan.apiservers.clone(), Arc::clone(&own) as Arc<dyn Passage>);
-        Ok(Arc::new(Self { plan, kernel, own, relays, sockets, hold: Mutex::new(hold) }))
+        Ok(Arc::new(Self { plan, kernel, own, relays, hold: Mutex::new(hold) }))
     }
 
     /// By which usher's own connections get to the apiserver.
@@ -163,14 +163,8 @@ impl Takeover {
         let mut hold = self.hold();
         let wanted: Vec<Place> =
             self.plan.places.iter().map(|place| Place::new(place.ip(), place.port())).collect();
-        let (v4, v6) = (self.sockets.v4.upgrade(), self.sockets.v6.upgrade());
-        if v4.is_none() && v6.is_none() {
+        if !self.listen(&hold.sockets)? {
             return Err(Problem::Closed);
-        }
-        for (socket, is_v6) in [(&v4, false), (&v6, true)] {
-            if let Some(socket) = socket {
-                self.kernel.listen(listener(is_v6), &**socket)?;
-            }
         }
         self.kernel.take(&wanted)?;
         self.kernel.close(self.plan.is_closed())?;
@@ -185,12 +179,43 @@ impl Takeover {
         } else {
             release_pinned(&self.plan.pins)?; // of a time when usher was fail-closed
         }
-        *hold = Hold { rests: false, link: Some(link), since: ring::date() };
+        (hold.rests, hold.link, hold.since) = (false, Some(link), ring::date());
         drop(hold);
         self.own.sweep(&self.kernel)?;
         let places = self.shown_places();
         tracing::info!(mode = self.plan.mode.name(), places, "takeover: the apiserver's port is usher's now");
         Ok(true)
+    }
+
+    /// Before a worker closes the sockets that stood for their groups: from now on these do. A family that none of them takes
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// The kernel says no.
+    pub fn stand_in(&self, sockets: Sockets) -> Result<(), Problem> {
+        let hold = &mut *self.hold();
+        // While another process has the port, what its program knows is that one's to say.
+        if hold.link.is_some() {
+            self.listen(&sockets)?;
+        }
+        let Sockets { v4, v6 } = sockets;
+        for (new, place) in [(v4, &mut hold.sockets.v4), (v6, &mut hold.sockets.v6)] {
+            if new.strong_count() > 0 {
+                *place = new;
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections are for these. False: all of them are closed.
+    fn listen(&self, Sockets { v4, v6 }: &Sockets) -> Result<bool, Problem> {
+        let (v4, v6) = (v4.upgrade(), v6.upgrade());
+        for (socket, is_v6) in [(&v4, false), (&v6, true)] {
+            if let Some(socket) = socket {
+                self.kernel.listen(listener(is_v6), &**socket)?;
+            }
+        }
+        Ok(v4.is_some() || v6.is_some())
     }
 
     /// From now on connections go to the apiserver. False: they did so before. Those that usher has stay.

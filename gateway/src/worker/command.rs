@@ -172,13 +172,18 @@ async fn work(mut settings: Settings, mut mailbox: Mailbox<Command>) -> io::Resu
     }
     worker.settings.line.is(State::Draining); // before its sockets close, so that nobody is sent to them
     worker.drain.raise();
-    let until = ring::now() + nanos(grace.unwrap_or_default());
+    let mut until = ring::now() + nanos(grace.unwrap_or_default());
     loop {
         tokio::select! {
             biased;
             () = worker.emptied() => return Ok(()),
             () = ring::sleep_until(until) => return Ok(()),
-            Some(command) = mailbox.next() => { worker.obey(command); }
+            Some(command) = mailbox.next() => {
+                // Told again, it is not given more time: one that retires when the whole process ends.
+                if let Some(grace) = worker.obey(command) {
+                    until = until.min(ring::now() + nanos(grace));
+                }
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "patience is measured by the test's own clock")]
 
 mod apiserver;
+mod drain;
 mod load;
 #[path = "../../../gateway-ebpf/tests/privileges/mod.rs"]
 mod privileges;

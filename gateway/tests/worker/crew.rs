@@ -32,7 +32,7 @@ pub(crate) struct Ship {
     /// How often somebody was to be buried.
     burials: Arc<AtomicUsize>,
     /// That somebody is in the way of it.
-    hindered: Arc<AtomicBool>,
+    pub(crate) hindered: Arc<AtomicBool>,
 }
 
 impl Ship {
@@ -327,7 +327,7 @@ async fn nobody_takes_the_place_of_a_worker_that_is_not_buried() {
     ship.done().await;
 }
 
-async fn pass(barrier: &Arc<Barrier>) {
+pub(crate) async fn pass(barrier: &Arc<Barrier>) {
     let barrier = Arc::clone(barrier);
     tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
 }

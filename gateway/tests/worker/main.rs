@@ -12,8 +12,13 @@ mod drain;
 mod failures;
 mod goaway;
 mod histograms;
+#[cfg(debug_assertions)]
+#[path = "../../../gateway-ebpf/tests/privileges/not_tried.rs"]
+mod not_tried;
 mod readers;
 mod relay;
+#[cfg(debug_assertions)]
+mod retire;
 #[cfg(debug_assertions)]
 mod steered;
 mod storm;

@@ -1,4 +1,7 @@
 //! What another usher may take over from this one: every listening socket, while this one serves.
+//!
+//! Workers' sockets are not held here but found when somebody asks: one that retires closes its own, and the kernel must see
+//! that they are closed. The one that takes over binds what it lacks.
 
 use std::io;
 use std::net::TcpListener;
@@ -21,13 +24,13 @@ use crate::worker::Listen;
 pub(super) struct Estate {
     pub(super) ledger: Arc<Ledger>,
     belongings: Vec<Belonging>,
-    clients: Vec<Arc<TcpListener>>,
+    clients: Vec<(&'static str, Weak<TcpListener>)>,
     takeover: Option<Arc<Takeover>>,
     steered: Steered,
     io: Io,
 }
 
-/// Which sockets are steered by what. Not held: when the workers close theirs, nobody listens.
+/// Which sockets are steered by what.
 #[derive(Clone)]
 struct Steered {
     steering: Arc<Steering>,
@@ -60,18 +63,16 @@ impl Estate {
         steering: &Arc<Steering>,
         io: Io,
     ) -> io::Result<Self> {
-        let mut belongings: Vec<Belonging> = Vec::new();
         let mut clients = Vec::new();
         for (what, has_tls) in [(what::SECURE, true), (what::INSECURE, false)] {
             let sockets = in_order(members, has_tls);
             let first = sockets.first().and_then(|first| first.local_addr().ok());
             for socket in sockets {
                 let is_first = socket.local_addr().ok() == first;
-                belongings.push((if is_first { what } else { what::SPARE }, Arc::clone(&socket) as _));
-                clients.push(socket);
+                clients.push((if is_first { what } else { what::SPARE }, Arc::downgrade(&socket)));
             }
         }
-        belongings.push((what::ADMIN, Arc::new(admin.try_clone()?)));
+        let mut belongings: Vec<Belonging> = vec![(what::ADMIN, Arc::new(admin.try_clone()?))];
         if let Some(control) = control {
             belongings.push((what::CONTROL, Arc::new(control.listener().try_clone()?)));
         }
@@ -85,7 +86,7 @@ impl Estate {
         let steered = self.steered.clone();
         let alone = move || {
             steered.reclaim();
-            for socket in clients {
+            for socket in clients.iter().filter_map(|(_, socket)| socket.upgrade()) {
                 if let Err(error) = handover::suit(&socket, io) {
                     tracing::warn!(%error, "a socket that was handed over cannot be set");
                 }
@@ -106,10 +107,16 @@ impl Estate {
         let (hand_over, handed_over) = mpsc::unbounded_channel();
         let doors = Arc::new(OnceLock::<Doors>::new());
         let to_close = Arc::clone(&doors);
-        let (takeover, to_leave) = (self.takeover.clone(), self.takeover);
+        let (takeover, to_leave, clients) = (self.takeover.clone(), self.takeover, self.clients);
         let giver = Giver::new(
             self.belongings,
-            move || takeover.as_deref().map(of_takeover).unwrap_or_default(),
+            move || {
+                let living = |(what, socket): &(&'static str, Weak<TcpListener>)| -> Option<Belonging> {
+                    Some((*what, socket.upgrade()? as _))
+                };
+                let of_takeover = takeover.as_deref().map(of_takeover).unwrap_or_default();
+                clients.iter().filter_map(living).chain(of_takeover).collect()
+            },
             self.io,
             self.ledger,
             move || {

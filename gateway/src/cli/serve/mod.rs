@@ -7,6 +7,7 @@ mod assembly;
 mod control;
 mod descriptors;
 mod estate;
+mod retire;
 mod signals;
 
 use std::process::ExitCode;
@@ -99,6 +100,7 @@ fn start(options: &Options) -> Result<Running, String> {
     worker.limits.connections = connections;
     let (members, steering) = assembly::members(options, listeners, &cores, feeds)?;
     let (socket, taken) = beginning.settle()?;
+    let secure = retire::Secure::of(&members);
     let estate =
         Estate::of(&members, &admin, socket.as_ref(), takeover.clone(), &steering, io.io).map_err(thread)?;
     let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
@@ -140,9 +142,18 @@ fn start(options: &Options) -> Result<Running, String> {
     } else if let Some(link) = unwanted {
         takeover::give_back(link, &options.takeover.takeover_pin_dir);
     }
+    let retire = retire::Desk {
+        retiring: crew.retiring(),
+        sockets: secure,
+        steering: Arc::clone(&steering),
+        takeover: takeover.clone(),
+        ledger: Arc::clone(&ledger),
+        grace: options.serving.shutdown_grace_period,
+    };
     let mut tells = control::tells(steering, takeover.as_ref());
     tells.push(("hand_over", Box::new(move || ledger.section())));
-    let desk = control::desk(myself, everybody.clone(), tells, takeover.clone());
+    let mut desk = control::desk(myself, everybody.clone(), tells, takeover.clone());
+    desk.on("drain", move |with| retire.drain(with));
     let estate = estate.open(admin, socket, desk, everybody).map_err(thread)?;
     let end = End { grace: options.serving.shutdown_grace_period, stays: options.serving.hand_over_wait };
     Ok(Running { crew, histograms, watch, signals, estate, end, takeover })

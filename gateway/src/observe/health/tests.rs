@@ -99,6 +99,12 @@ fn a_worker_that_is_being_restarted_is_no_reason_unless_it_does_not_come_back() 
         "[i]worker-0 serves on core 3: 2 connections, 7 requests so far, died 0 times\n\
          [i]worker-1 is being restarted on core 3: 2 connections, 7 requests so far, died 1 times\n"
     );
+    for (state, said) in [(State::Draining, "drains"), (State::Out, "is out")] {
+        view.workers[1].state = state;
+        assert!(Question::Livez.answer(&Question::Livez.checks(&Ok(view.clone())), None, false).unwrap().0);
+        let line = format!("\n[i]worker-1 {said} on core 3: 2 connections");
+        assert!(workers(&view, &Steering::default()).contains(&line), "{line}");
+    }
     view.workers[1].state = State::Restarting(Nanos::from_millis(5_000));
     let (well, text) = Question::Livez.answer(&Question::Livez.checks(&Ok(view)), None, false).unwrap();
     assert!(!well && text.contains("[-]worker failed: worker-1 has died, 1 times"), "{text}");

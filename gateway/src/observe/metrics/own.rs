@@ -239,7 +239,7 @@ static WORKERS: Description = describe(
     "usher_workers",
     Kind::Gauge,
     &["state"],
-    "Workers by what they do: serving, draining, or restarting after they died.",
+    "Workers by what they do: serving, draining, out once they have drained, or restarting after they died.",
 );
 static WORKER_CONNECTIONS: Description = describe(
     "usher_worker_connections_total",

@@ -104,6 +104,7 @@ fn the_process_and_the_apiservers_are_shown() {
         "usher_connections_cut_total{reason=\"reset\"} 0",
         "usher_log_lines_dropped_total 0",
         "usher_workers{state=\"serving\"} 0",
+        "usher_workers{state=\"out\"} 0",
         "usher_workers{state=\"restarting\"} 1",
         "usher_worker_deaths_total{worker=\"worker-1\"} 2",
         "usher_worker_connections_open{worker=\"worker-1\"} 3",
