@@ -1,9 +1,9 @@
 //! Which worker a connection comes to: a program in the kernel chooses, and is told here what it needs to know.
 //!
 //! Each listening address has a copy of the program (`usher_ebpf::steer`) with maps of its own ([`group`]). It knows
-//! the workers' sockets, and from a table that is mapped into our memory ([`table`]) who of them serves and how much each has to do:
-//! workers write there with plain stores, no system call. Without the program the kernel spreads connections by a
-//! hash of their addresses, as it does anyway among sockets that share an address.
+//! the workers' sockets, and from a table that is mapped into our memory ([`table`]) who of them serves and how much each
+//! has to do: workers write there with plain stores, no system call. Without the program the kernel spreads connections
+//! by a hash of their addresses, as it does anyway among sockets that share an address.
 //!
 //! Attaching is of the group of sockets, and replaces whatever was attached. Dropping a [`Steering`] does not detach: the
 //! sockets may be another process's by then, with a program of its own, and with the last socket the kernel lets go
@@ -64,8 +64,8 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Chooses and, if that is what comes of it, steers the connections to each of these addresses from now on. Of each: its sockets,
-    /// worker by worker.
+    /// Chooses and, if that is what comes of it, steers the connections to each of these addresses from now on. Of each:
+    /// its sockets, worker by worker.
     ///
     /// # Errors
     /// It was asked for and cannot be had.
@@ -170,8 +170,8 @@ impl Steering {
         section
     }
 
-    /// Another process has had these sockets, too, and may have attached a program of its own: from now on this one's chooses, or
-    /// none if there is none.
+    /// Another process has had these sockets, too, and may have attached a program of its own: from now on this one's
+    /// chooses, or none if there is none.
     pub fn reclaim(&self, addresses: &[Vec<&TcpListener>]) {
         if !self.is_on() {
             return addresses.iter().for_each(|sockets| group::detach(sockets));
