@@ -240,13 +240,4 @@ pub extern "C" fn next(gone: u32, other: u32) -> u32 {
     steer::next(&Maps, gone, other)
 }
 
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-/// The kernel asks for it before it lends its helpers.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+mod program;

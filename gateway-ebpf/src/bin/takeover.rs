@@ -33,7 +33,7 @@ const INET6: u32 = 10;
 const TCP: u32 = 6;
 
 #[sk_lookup]
-pub fn takeover(context: SkLookupContext) -> u32 {
+fn takeover(context: SkLookupContext) -> u32 {
     let Some(connection) = connection(context.lookup) else { return SK_PASS };
     let Some(path) = decide(&Kernel(context), &connection) else { return SK_PASS };
     if let Some(count) = TALLY.get_ptr_mut(path as u32) {
@@ -132,13 +132,4 @@ impl View for Kernel {
     }
 }
 
-#[cfg(not(test))]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
-}
-
-/// The kernel asks for it before it lends its helpers.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+mod program;
