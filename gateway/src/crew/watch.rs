@@ -96,7 +96,7 @@ impl Watch {
 
     /// Until all have ended. Says why, if they were not told to.
     pub(super) fn keep(mut self) -> Result<(), String> {
-        let mut died_draining = Ok(());
+        let mut drained = Ok(());
         while self.places.iter().any(|place| place.thread.is_some() || place.due.is_some()) {
             let event = match self.next_due() {
                 Some(due) => {
@@ -106,8 +106,14 @@ impl Watch {
                 None => self.heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
-                Ok(Event::Drain(grace)) => self.drain(&|| Command::Drain { grace })?,
-                Ok(Event::HandOver(grace)) => self.drain(&|| Command::HandOver { grace })?,
+                Ok(Event::Drain(grace)) => {
+                    let told = self.drain(&|| Command::Drain { grace });
+                    drained = drained.and(told);
+                }
+                Ok(Event::HandOver(grace)) => {
+                    let told = self.drain(&|| Command::HandOver { grace });
+                    drained = drained.and(told);
+                }
                 Ok(Event::Retire { worker, grace, answer }) => {
                     let _ = answer.send(self.retire(worker, grace)); // who does not wait need not know
                 }
@@ -115,13 +121,13 @@ impl Watch {
                     let asked = matches!(end, End::Told);
                     self.note(index, &end)?;
                     if self.draining && !asked {
-                        died_draining = Err(format!("{} has died while it drained", name(index)));
+                        drained = Err(format!("{} has died while it drained", name(index)));
                     }
                 }
                 Err(_) => self.start_due(),
             }
         }
-        died_draining
+        drained
     }
 
     fn next_due(&self) -> Option<Nanos> {
@@ -247,14 +253,21 @@ impl Watch {
         Ok(())
     }
 
-    /// Nobody's place is taken again, and no connection waits for anybody.
+    /// Nobody's place is taken again, and no connection waits for anybody. One that takes no messages is not waited for: the
+    /// others have requests to finish.
     fn drain(&mut self, command: &dyn Fn() -> Command) -> Result<(), String> {
         self.draining = true;
-        for index in 0..self.places.len() {
-            self.close(index);
-            self.insist(index, command)?;
+        let workers = 0..self.places.len();
+        workers.clone().for_each(|index| self.close(index));
+        let untold: Vec<usize> = workers.filter(|index| !self.posts.send(*index, command())).collect();
+        let mut all_told = Ok(());
+        for index in untold {
+            if let Err(deaf) = self.insist(index, command) {
+                self.places[index].thread = None;
+                all_told = Err(deaf);
+            }
         }
-        Ok(())
+        all_told
     }
 
     /// The place is not taken again, and no connection waits for anybody there.

@@ -24,7 +24,7 @@ use crate::world::{Client, get, get2, one_seat, patiently, settings};
 /// A crew, its apiserver, its clients.
 pub(crate) struct Ship {
     pub(crate) crew: Crew,
-    posts: Posts,
+    pub(crate) posts: Posts,
     /// Watches over the levels that the workers share; `None`: without flow control.
     seats: Option<Arc<coordinator::Seats>>,
     pub(crate) stub: Stub,

@@ -1,13 +1,14 @@
 //! One worker goes and the others stay: who may be spared, and what becomes of it. Under load, with clients who notice: `steered`.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use usher::crew::Kept;
 use usher::observe::{State, View};
-use usher::worker::Sabotage;
+use usher::worker::{Command, Sabotage};
 
-use crate::crew::{Ship, served};
+use crate::crew::{Ship, pass, served};
 use crate::stub::text;
 use crate::world::{Client, get, patiently};
 
@@ -24,18 +25,18 @@ impl Ship {
     }
 }
 
-/// Two workers, a client of each, and a request that the first of them has under way.
-async fn busy() -> (Ship, Vec<Client>, crate::stub::Seen) {
+/// Two workers, a client of each, and a request that one of them has under way.
+async fn busy(worker: usize) -> (Ship, Vec<Client>, crate::stub::Seen) {
     let mut ship = Ship::new(2).await;
     let mut clients = ship.client_of_each().await;
-    clients[0].send(get("/x")).await;
+    clients[worker].send(get("/x")).await;
     let seen = ship.stub.next().await;
     (ship, clients, seen)
 }
 
 #[tokio::test]
 async fn one_goes_when_it_is_through_and_the_last_one_stays() {
-    let (mut ship, mut clients, seen) = busy().await;
+    let (mut ship, mut clients, seen) = busy(0).await;
     assert_eq!(ship.retire(2), Err(Kept::Unknown { worker: 2, workers: 2 }));
     assert_eq!(ship.retire(0), Ok(()));
     assert_eq!(ship.retire(0), Err(Kept::Drains(0)));
@@ -61,7 +62,7 @@ async fn one_goes_when_it_is_through_and_the_last_one_stays() {
 
 #[tokio::test]
 async fn one_that_dies_while_it_drains_is_out_and_nobody_waits_for_it() {
-    let (mut ship, mut clients, mut seen) = busy().await;
+    let (mut ship, mut clients, mut seen) = busy(0).await;
     ship.retire(0).unwrap();
     ship.sabotage(0, Sabotage::Loop);
     assert_eq!(clients[0].read_all().await, "", "its connection is closed");
@@ -78,7 +79,7 @@ async fn one_that_is_being_restarted_is_not() {
     ship.client_of_each().await;
     ship.hindered.store(true, Ordering::Relaxed);
     ship.sabotage(1, Sabotage::Loop);
-    ship.until("it to die", |view| matches!(view.workers[1].state, State::Restarting(_))).await;
+    ship.until("it to die", |view| view.workers[1].deaths == 1).await;
     assert_eq!(ship.retire(0), Err(Kept::Last(0)), "the other may not come back");
     assert_eq!(ship.retire(1), Ok(()));
     assert_eq!(ship.until_out(1).await.workers[1].deaths, 1);
@@ -91,9 +92,38 @@ async fn one_that_is_being_restarted_is_not() {
     ship.done().await;
 }
 
+/// It stands still, and its mailbox is full.
+#[tokio::test]
+async fn one_that_takes_no_messages_is_kept_and_others_drain_without_it() {
+    let (mut ship, mut clients, seen) = busy(1).await;
+    let barrier = Arc::new(Barrier::new(2));
+    ship.sabotage(0, Sabotage::Hold(Arc::clone(&barrier)));
+    pass(&barrier).await;
+    while ship.posts.send(0, Command::Tidy) {}
+    assert_eq!(ship.retire(0), Err(Kept::Deaf(0)));
+
+    ship.crew.drain(LONG);
+    patiently("the other to drain", async {
+        loop {
+            let (asker, answer) = tokio::sync::oneshot::channel();
+            assert!(ship.posts.send(1, Command::Snapshot(asker)));
+            if answer.await.unwrap().draining {
+                break;
+            }
+        }
+    })
+    .await;
+    seen.answer(text("served"));
+    let answer = clients[1].answer().await;
+    assert_eq!((answer.body.as_str(), answer.header("connection")), ("served", Some("close")));
+    let ended = patiently("the end", ship.crew.ended()).await;
+    assert_eq!(ended, Err("worker-0 takes no messages".to_owned()));
+    pass(&barrier).await;
+}
+
 #[tokio::test]
 async fn the_end_of_all_does_not_wait_for_the_grace_of_one() {
-    let (mut ship, _clients, _never_answered) = busy().await;
+    let (mut ship, _clients, _never_answered) = busy(0).await;
     ship.retire(0).unwrap();
     ship.until("it to drain", |view| view.workers[0].state == State::Draining).await;
     ship.crew.drain(Duration::ZERO);
