@@ -38,7 +38,11 @@ fn listening(serving: &Serving) -> usize {
 /// Two of three workers go, one after the other, under load; then another process takes over, with `next` workers.
 fn two_of_three_go(flags: &[&str], next: usize, apiserver: &Apiserver, takes_port: bool) {
     let folder = Folder::new();
-    let serving = Serving::start(&folder, apiserver, &[flags, &["--workers=3", "--steering=on"]].concat());
+    let mut serving =
+        Serving::start(&folder, apiserver, &[flags, &["--workers=3", "--steering=on"]].concat());
+    if takes_port {
+        serving.has_taken_the_port();
+    }
     assert_eq!(listening(&serving), 3);
     let load = Load::start(if takes_port { apiserver.address } else { serving.secure }, &folder);
     let served = |what: &str| {

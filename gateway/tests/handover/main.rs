@@ -68,6 +68,9 @@ fn restarts(
     address: Option<SocketAddr>,
 ) -> Serving {
     let mut serving = Serving::start(folder, apiserver, &[generations[0], more].concat());
+    if address.is_some() {
+        serving.has_taken_the_port();
+    }
     let (secure, admin) = (serving.secure, serving.admin);
     let load = Load::start(address.unwrap_or(secure), folder);
     for (generation, flags) in generations.iter().enumerate().skip(1) {

@@ -151,6 +151,11 @@ impl Serving {
         }
     }
 
+    /// Waits until it has the apiserver's port, which is after it listens.
+    pub(crate) fn has_taken_the_port(&mut self) {
+        self.line("takeover: the apiserver's port is usher's now");
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
