@@ -209,8 +209,8 @@ impl Listener {
         }
     }
 
-    /// Accepts no more. What the kernel has accepted for us by then comes out, one by one, until there is no more; what it
-    /// has not stays with it, for whoever else has the socket.
+    /// Accepts no more. What the kernel has accepted for us by then, or has ready, comes out, one by one, until there is no
+    /// more; what comes later stays with it, for whoever else has the socket.
     pub async fn rest(&self) -> Option<(Stream, SocketAddr)> {
         match &self.0 {
             Io::Epoll(_) => None, // it takes one connection when it hands one out

@@ -41,6 +41,8 @@ pub(super) struct Listening {
     room: Cell<usize>,
     /// No more are wanted than the kernel has accepted already.
     ending: Cell<bool>,
+    /// What the kernel had ready then was taken, too.
+    swept: Cell<bool>,
     abandoned: Cell<bool>,
 }
 
@@ -84,6 +86,7 @@ impl Listener {
                 waiter: RefCell::default(),
                 room: Cell::new(0),
                 ending: Cell::new(false),
+                swept: Cell::new(false),
                 abandoned: Cell::new(false),
             });
             listening = Some(Rc::clone(&new));
@@ -157,10 +160,24 @@ impl Listening {
             return Poll::Ready(Some(accepted));
         }
         if self.accepting.get() == Accepting::No && self.naming.get() == 0 {
-            return Poll::Ready(None);
+            if !self.swept.replace(true) {
+                self.sweep();
+            }
+            return Poll::Ready(self.accepted.borrow_mut().pop_front());
         }
         self.waiter.replace(Some(cx.waker().clone()));
         Poll::Pending
+    }
+
+    /// Takes what the kernel has ready. It wakes one ring for each connection, of all that wait at a socket: if it was this one,
+    /// and what it asked for was called off before it looked, nobody else knows of the connection until another comes.
+    fn sweep(&self) {
+        if self.socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        let there = std::iter::from_fn(|| self.socket.accept().ok()).take(BURST_MAX);
+        let there = there.map(|(stream, peer)| (Descriptor::Open(OwnedFd::from(stream)), peer));
+        self.accepted.borrow_mut().extend(there);
     }
 
     /// Connections that may still come before whoever asked has no room for them.
@@ -301,3 +318,6 @@ pub(super) fn adopt(driver: &Uring, result: i32) -> Option<Descriptor> {
         None => Descriptor::Open(unsafe { OwnedFd::from_raw_fd(result) }),
     })
 }
+
+#[cfg(test)]
+mod tests;
