@@ -110,7 +110,11 @@ impl Line {
             }
             // Less than a microsecond would mean: for ever.
             self.0.set_read_timeout(Some(Duration::from_nanos(left.max(1_000))))?;
-            match self.receive_some(&mut letter) {
+            let some = self.receive_some(&mut letter);
+            if letter.descriptors.len() > DESCRIPTORS_MAX {
+                return Err(Broken::Descriptors); // a few with each piece of a line
+            }
+            match some {
                 Ok(0) if letter.text.is_empty() => return Ok(None),
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(_) if letter.text.ends_with(b"\n") => return Ok(Some(letter)),

@@ -24,8 +24,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How long either side waits for a line. The slowest answer is a worker's that is stuck, which is known after half of it
-/// ([`crate::observe::server::ANSWER_TIMEOUT`]).
+/// How long either side waits for a line. The slowest answer is a worker's that is stuck, which is known after half of it.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is asked.

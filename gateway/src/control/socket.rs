@@ -6,7 +6,7 @@
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -126,7 +126,9 @@ impl Socket {
     fn locked<T>(dir: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> Result<T, String> {
         let locked = || {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-            let lock = File::options().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
+            // Whoever can open it can lock it, and keep an usher from starting: the folder may be open to all.
+            let lock =
+                File::options().create(true).truncate(false).write(true).mode(0o600).open(dir.join(LOCK))?;
             lock.lock()?;
             act(dir)
         };

@@ -20,10 +20,13 @@ use super::hdr;
 use super::health::Question;
 use super::metrics::{Format, own, refusals, takeover};
 use super::{NoAnswer, Process, View, Workers};
+use crate::control;
 use crate::ring::Choice;
 
 /// How long a worker may take to answer: half of what Prometheus gives a scrape.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const _: () =
+    assert!(ANSWER_TIMEOUT.as_secs() < control::ANSWER_TIMEOUT.as_secs(), "usher status waits for it");
 
 /// Connections at a time: a few scrapers, probes and people.
 const CONNECTIONS_MAX: usize = 64;
