@@ -56,7 +56,8 @@ async fn ready(world: &World, running: &mut Running) -> Outcome {
             plain_get(world.cluster.admin(), "/readyz").await?.success()?;
             Ok(())
         })
-        .await
+        .await?;
+    running.started().map(drop)
 }
 
 /// All of /metrics.
@@ -288,7 +289,8 @@ async fn start_after(
     Ok((next, asked))
 }
 
-/// The DaemonSet's update: a second pod beside the first on the same host, and kubectl never notices.
+/// The DaemonSet's update: a second pod beside the first on the same host, and kubectl never notices. Of the two the kubelet
+/// takes for started whose own usher it is that answers.
 pub(crate) async fn one_pod_hands_over_to_the_next(world: &World) -> Verdict {
     let first = start(world, "first", &[]).await?;
     let kubectl = through(world, world.cluster.ports.usher, "admin")?;
@@ -306,6 +308,12 @@ pub(crate) async fn one_pod_hands_over_to_the_next(world: &World) -> Verdict {
             .await
     };
     both.await?;
+    second.started()?;
+    if let Ok(said) = first.started() {
+        return Err(format!(
+            "the first pod's startup probe takes the second one's answer for its own: {said}"
+        ));
+    }
     first.still_runs("the first pod has handed over, and is to wait for its end")?;
     first.end().await?;
     kubectl.run(&["get", "--raw=/readyz"]).await?.success()?;

@@ -60,7 +60,8 @@ impl<'a> Container<'a> {
             .stderr(file)
             .spawn()
             .map_err(|error| format!("{}: install runc", failed(error)))?;
-        Ok(Running { id, state, log, child })
+        let probe = self.startup_probe()?;
+        Ok(Running { id, state, log, child, probe })
     }
 
     /// The runtime's configuration (OCI runtime specification).
@@ -126,6 +127,16 @@ impl<'a> Container<'a> {
             }));
         }
         Ok(mounts)
+    }
+
+    /// What the kubelet runs inside to know whether it has started; empty: it does not ask.
+    fn startup_probe(&self) -> Outcome<Vec<String>> {
+        let probe = &self.spec["startupProbe"];
+        let Some(command) = probe["exec"]["command"].as_array() else {
+            return if probe.is_null() { Ok(Vec::new()) } else { Err(format!("what probe is {probe}?")) };
+        };
+        let word = |word: &Value| word.as_str().map(str::to_owned).ok_or_else(|| format!("{word}"));
+        command.iter().map(word).collect()
     }
 
     /// Where a volume lies.
@@ -201,6 +212,7 @@ pub(crate) struct Running {
     state: PathBuf,
     log: PathBuf,
     child: Child,
+    probe: Vec<String>,
 }
 
 impl Running {
@@ -241,17 +253,25 @@ impl Running {
         if code == 0 { Ok(log) } else { Err(format!("exit code {code} after SIGTERM:\n{log}")) }
     }
 
+    /// Whether it has started, as its probe has it.
+    pub(crate) fn started(&self) -> Outcome<String> {
+        self.run(&self.probe.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// Runs usher inside, as `kubectl exec` and `crictl exec` do: what it says.
     pub(crate) fn exec(&self, arguments: &[&str]) -> Outcome<String> {
-        let output = self
-            .runc(&[&["exec", &self.id, "/usher"], arguments].concat())
-            .map_err(|error| error.to_string())?;
+        self.run(&[&["/usher"], arguments].concat())
+    }
+
+    fn run(&self, command: &[&str]) -> Outcome<String> {
+        let output =
+            self.runc(&[&["exec", &self.id], command].concat()).map_err(|error| error.to_string())?;
         let said =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if output.status.success() {
             Ok(said)
         } else {
-            Err(format!("usher {}: {}: {said}", arguments.join(" "), output.status))
+            Err(format!("{}: {}: {said}", command.join(" "), output.status))
         }
     }
 

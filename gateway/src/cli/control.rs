@@ -2,7 +2,7 @@
 //! control socket.
 //!
 //! Exit codes: 0 done, 1 it was reached but could not or would not, 3 no usher runs there (`status` of an init script has
-//! the same number for "not running"), 4 it may run but cannot be reached: another user's.
+//! the same number for "not running"; with `--own` also if it is another container's), 4 it may run but cannot be reached: another user's.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::FAILED;
 use crate::config::options::RUNTIME_DIR;
 use crate::config::options::values::duration;
 use crate::control::{self, Drain, Nobody};
-use crate::observe::status::Status;
+use crate::observe::status::{self, Status};
 use crate::takeover::{self, PINS};
 
 /// No usher runs there.
@@ -40,6 +40,10 @@ pub struct StatusArgs {
     /// How to print it
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
+    /// Only of this container's own usher (of the same PID namespace): another one that answers, as the former one does
+    /// until it has handed over, is none
+    #[arg(long)]
+    own: bool,
 }
 
 /// A verb without words.
@@ -82,7 +86,8 @@ enum Output {
 
 /// Prints how it stands.
 pub fn status(args: &StatusArgs) -> ExitCode {
-    let asked = ask(&args.whom, "status", Value::Null);
+    let asked =
+        ask(&args.whom, "status", Value::Null).and_then(|told| if args.own { own(told) } else { Ok(told) });
     finish(asked.and_then(|told| match args.output {
         Output::Json => Ok(format!("{told:#}\n")),
         Output::Text => match serde_json::from_value::<Status>(told) {
@@ -92,6 +97,22 @@ pub fn status(args: &StatusArgs) -> ExitCode {
             }
         },
     }))
+}
+
+/// What was told, if the usher that told it is of this container.
+fn own(told: Value) -> Result<Value, (u8, String)> {
+    let here = status::pid_namespace();
+    if here.is_some() && told["pid_namespace"].as_str() == here.as_deref() {
+        return Ok(told);
+    }
+    let since = told["since"].as_str().unwrap_or_default();
+    Err((
+        NOBODY,
+        format!(
+            "another container's usher answers, which serves since {since}: this one's has not taken over yet, or has handed \
+             over"
+        ),
+    ))
 }
 
 /// Has it do `verb`, and prints what it says.

@@ -42,6 +42,9 @@ pub struct Process {
     pub version: String,
     /// Its number, in its own PID namespace.
     pub pid: u32,
+    /// That namespace, by which a container knows its own usher; `None`: it does not say.
+    #[serde(default)]
+    pub pid_namespace: Option<String>,
     /// When it began to serve (RFC 3339).
     pub since: String,
     /// How workers do their I/O.
@@ -75,6 +78,13 @@ pub fn this_moment() -> String {
     moment.format(&Rfc3339).unwrap_or_default()
 }
 
+/// The PID namespace of whoever asks: `pid:[…]`.
+#[must_use]
+pub fn pid_namespace() -> Option<String> {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    namespace.into_os_string().into_string().ok()
+}
+
 impl Status {
     /// Of this process, whose workers look like that.
     #[must_use]
@@ -103,7 +113,7 @@ impl Status {
     /// For people.
     #[must_use]
     pub fn text(&self) -> String {
-        let Process { version, pid, since, io, secure, insecure, admin } = &self.process;
+        let Process { version, pid, pid_namespace: _, since, io, secure, insecure, admin } = &self.process;
         let state = if self.draining { "drains" } else { "serves" };
         let mut text = format!("usher {version} {state}, process {pid}, since {since}\n");
         let mut line = |name: &str, said: &str| {

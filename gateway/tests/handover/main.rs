@@ -11,6 +11,7 @@ mod privileges;
 mod process;
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use apiserver::Apiserver;
@@ -187,4 +188,32 @@ fn who_must_take_over_does_not_start_alone() {
     assert!(code == Some(1) && said.contains("no usher runs"), "{said}");
     // Who may take over may start alone, too.
     assert_eq!(Serving::start(&folder, &apiserver, &["--hand-over=auto"]).end(), 0);
+}
+
+/// `usher status --own` through that program: exit code and what it said.
+fn own_status(through: &[&str], folder: &Folder) -> (Option<i32>, String) {
+    let usher = env!("CARGO_BIN_EXE_usher");
+    let (program, arguments) =
+        through.split_first().map_or((usher, None), |(first, rest)| (*first, Some(rest)));
+    let mut command = Command::new(program);
+    if let Some(arguments) = arguments {
+        command.args(arguments).arg(usher);
+    }
+    command.args(["status", "--own", "--runtime-dir"]).arg(folder.runtime_dir());
+    ends(command)
+}
+
+#[test]
+fn a_container_knows_its_own_usher_from_another_that_answers() {
+    let another = ["unshare", "--pid", "--fork"];
+    if !Command::new(another[0]).args(&another[1..]).arg("true").status().unwrap().success() {
+        return privileges::not_tried("no PID namespace");
+    }
+    let (folder, apiserver) = (Folder::new(), Apiserver::start());
+    let serving = Serving::start(&folder, &apiserver, &[]);
+    assert_eq!(own_status(&[], &folder).0, Some(0));
+    let (code, said) = own_status(&another, &folder);
+    assert!(code == Some(3) && said.contains("another container's usher answers"), "{code:?} {said}");
+    assert_eq!(serving.end(), 0);
+    assert_eq!(own_status(&[], &folder).0, Some(3), "nobody runs");
 }

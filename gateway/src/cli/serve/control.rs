@@ -136,6 +136,7 @@ pub(super) fn process(
     Process {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
+        pid_namespace: status::pid_namespace(),
         since: status::this_moment(),
         io: io.name().to_owned(),
         secure,
