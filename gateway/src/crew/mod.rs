@@ -22,7 +22,7 @@ pub use retiring::{Kept, Retiring};
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -41,6 +41,8 @@ pub struct Settings {
     /// Called with its index after a worker has died, and again before another one takes its place: what it left is
     /// cleared up. `false`: not all of it is yet, and its place must not be taken; it is called again soon.
     pub bury: Box<dyn Fn(usize) -> bool + Send>,
+    /// They accept nothing before [`Crew::open`].
+    pub shut: bool,
 }
 
 /// What one worker has for itself.
@@ -61,6 +63,7 @@ pub struct Member {
 pub struct Crew {
     posts: Posts,
     addresses: Vec<SocketAddr>,
+    common: Arc<Common>,
     events: mpsc::Sender<Event>,
     ended: oneshot::Receiver<Result<(), String>>,
 }
@@ -70,7 +73,7 @@ pub struct Crew {
 /// # Errors
 /// No thread.
 pub fn start(settings: Settings) -> io::Result<Crew> {
-    let Settings { mut worker, members, bury } = settings;
+    let Settings { mut worker, members, bury, shut } = settings;
     let mut addresses = match members.first() {
         Some(first) => {
             let sockets = first.listeners.iter();
@@ -79,7 +82,8 @@ pub fn start(settings: Settings) -> io::Result<Crew> {
         None => Vec::new(),
     };
     addresses.dedup(); // a worker may have several sockets on one address
-    worker.common = Common::new(members.len());
+    worker.common = if shut { Common::shut(members.len()) } else { Common::new(members.len()) };
+    let common = Arc::clone(&worker.common);
     let named =
         members.iter().enumerate().map(|(index, member)| (name(index), member.core.map(|core| core.id)));
     let posts = Posts::new(named);
@@ -90,7 +94,7 @@ pub fn start(settings: Settings) -> io::Result<Crew> {
     std::thread::Builder::new().name("usher-crew".into()).spawn(move || {
         let _ = end.send(watch.keep()); // nobody waits if the process ends before
     })?;
-    Ok(Crew { posts, addresses, events, ended })
+    Ok(Crew { posts, addresses, common, events, ended })
 }
 
 /// The name of a worker: of its thread, in the log, in the metrics.
@@ -110,6 +114,11 @@ impl Crew {
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// From now on they accept connections.
+    pub fn open(&self) {
+        self.common.open();
     }
 
     /// No new connections; requests have `grace` to finish; then all end.

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::{Ledger, Offer, READY_MAX, REPORT_EVERY, Ready, Report};
 use crate::control::{Line, Reply};
@@ -11,11 +12,19 @@ use crate::ring::Io;
 /// A descriptor that goes over, and what it is for ([`super::what`]).
 pub type Belonging = (&'static str, Arc<dyn AsFd + Send + Sync>);
 
+/// What there is besides at the moment when somebody asks.
+#[derive(Default)]
+pub struct Besides {
+    /// What goes over.
+    pub belongings: Vec<Belonging>,
+    /// Since when the apiserver's port is whose it is: time since 1970.
+    pub takeover_since: Option<Duration>,
+}
+
 /// Gives what it has to whoever asks and gets ready, once.
 pub struct Giver {
     state: Mutex<State>,
-    /// What it has besides, as it is when somebody asks.
-    besides: Box<dyn Fn() -> Vec<Belonging> + Send + Sync>,
+    besides: Box<dyn Fn() -> Besides + Send + Sync>,
     io: Io,
     ledger: Arc<Ledger>,
     /// Stops accepting, and drains. Called once.
@@ -40,7 +49,7 @@ impl Giver {
     #[must_use]
     pub fn new(
         belongings: Vec<Belonging>,
-        besides: impl Fn() -> Vec<Belonging> + Send + Sync + 'static,
+        besides: impl Fn() -> Besides + Send + Sync + 'static,
         io: Io,
         ledger: Arc<Ledger>,
         let_go: impl Fn() + Send + Sync + 'static,
@@ -72,7 +81,10 @@ impl Giver {
     /// Gives to who asks on this line.
     pub fn give(&self, mut line: Line) {
         let given = match self.begin() {
-            Ok(given) => [given, (self.besides)()].concat(),
+            Ok(belongings) => {
+                let besides = (self.besides)();
+                Besides { belongings: [belongings, besides.belongings].concat(), ..besides }
+            }
             Err(why) => {
                 let _ = line.send(&Reply::Error(why.into()), &[]); // who does not wait need not know
                 return;
@@ -86,8 +98,8 @@ impl Giver {
         match ready {
             Ok(()) => self.let_it_have_all(line),
             Err(why) => {
+                (self.keeps)(); // before the next one may begin, who would change it again
                 self.keep();
-                (self.keeps)();
                 self.ledger.given_up.fetch_add(1, Ordering::Relaxed);
                 let _ = line.send(&Reply::Error(format!("not ready in time: {why}")), &[]); // most likely it has ended
                 tracing::warn!(why, "the usher that was to take over did not get ready; this one goes on");
@@ -120,15 +132,17 @@ impl Giver {
     }
 
     /// Shows what there is, and waits until the other one works with it.
-    fn offer(&self, line: &mut Line, given: &[Belonging]) -> Result<(), String> {
+    fn offer(&self, line: &mut Line, given: &Besides) -> Result<(), String> {
+        let items = &given.belongings;
         let offer = Offer {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             io: self.io.name().to_owned(),
-            items: given.iter().map(|(what, _)| (*what).to_owned()).collect(),
+            items: items.iter().map(|(what, _)| (*what).to_owned()).collect(),
+            takeover_since: given.takeover_since.map(|since| since.as_secs()),
         };
         let offer = serde_json::to_value(&offer).map_err(|error| error.to_string())?;
-        let descriptors: Vec<BorrowedFd<'_>> = given.iter().map(|(_, it)| it.as_fd()).collect();
+        let descriptors: Vec<BorrowedFd<'_>> = items.iter().map(|(_, it)| it.as_fd()).collect();
         line.send(&Reply::Ok(offer), &descriptors).map_err(|broken| broken.to_string())?;
         let letter = line.receive(READY_MAX).map_err(|broken| broken.to_string())?;
         let letter = letter.ok_or("it has ended")?;

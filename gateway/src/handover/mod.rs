@@ -3,18 +3,19 @@
 //! ```text
 //!  new: reads every file, tries its ring ─► "hand-over" ─────────► old: serves on
 //!       takes what it can use, binds the rest ◄── sockets ────────
-//!       its workers accept ─────────────────────► "ready" ───────► stops accepting, and drains
-//!       serves ◄───────────────────────────────── how it drains ── until it ends
+//!       its workers are at work ────────────────► "ready" ───────► stops accepting, and drains
+//!       accepts, and serves ◄──────────────────── how it drains ── until it ends
 //! ```
 //!
 //! The sockets are the same in both processes, so no connection is refused in between: what the kernel has ready waits for
-//! whoever accepts. What the old one has accepted it serves to the end. If the new one ends before it is ready, the old one
-//! has changed nothing. Over the control socket ([`crate::control`]): same user, or root.
+//! whoever accepts. What the old one has accepted it serves to the end. The new one accepts nothing before the old one has
+//! let go: if it ends until then, or takes too long, it loses nobody, and the old one goes on and puts right what it has
+//! changed. Over the control socket ([`crate::control`]): same user, or root.
 
 mod give;
 mod take;
 
-pub use give::{Belonging, Giver};
+pub use give::{Belonging, Besides, Giver};
 pub use take::{Follower, Taken, ask};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +29,7 @@ use crate::ring::Io;
 /// The verb.
 pub const VERB: &str = "hand-over";
 /// From the sockets to "ready": workers start in milliseconds; with hundreds of levels and a busy machine it may be
-/// seconds. Meanwhile both accept.
+/// seconds. Meanwhile the old one serves.
 const READY_MAX: Duration = Duration::from_secs(30);
 /// Between two reports of the one that drains.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
@@ -65,9 +66,13 @@ pub struct Offer {
     pub io: String,
     /// What each descriptor is for ([`what`]).
     pub items: Vec<String>,
+    /// Since when the apiserver's port is whose it is, in seconds since 1970. `None`: it has none to hand over, or is of a
+    /// version that does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takeover_since: Option<u64>,
 }
 
-/// The new one's workers accept.
+/// The new one's workers are at work, and wait for nothing but that the old one lets go.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ready {
     ready: bool,

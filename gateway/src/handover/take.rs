@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::Value;
 use socket2::SockRef;
@@ -52,6 +53,12 @@ impl Taken {
         self.offer.pid
     }
 
+    /// Since when the apiserver's port is whose it is: time since 1970. `None`: the old one does not say.
+    #[must_use]
+    pub fn takeover_since(&self) -> Option<Duration> {
+        self.offer.takeover_since.map(Duration::from_secs)
+    }
+
     /// Everything that is for this.
     pub fn all(&mut self, what: &str) -> Vec<OwnedFd> {
         let (those, others) =
@@ -81,7 +88,7 @@ impl Taken {
         suitable
     }
 
-    /// Its workers accept: from now on the old one does not.
+    /// Its workers are at work, and accept as soon as this is back: from now on the old one does not.
     ///
     /// # Errors
     /// The old one has lost patience, and goes on: this one must end.
@@ -91,8 +98,8 @@ impl Taken {
             tracing::info!(what, "the former usher had what this one has no use for");
         }
         drop(descriptors);
-        let answer = line.send(&Ready { ready: true }, &[]).and_then(|()| line.receive(ANSWER_TIMEOUT));
-        match answer {
+        let _ = line.send(&Ready { ready: true }, &[]); // who has lost patience has said so before he hung up
+        match line.receive(ANSWER_TIMEOUT) {
             Ok(Some(letter)) => {
                 letter.reply().map_err(|why| format!("the usher that runs does not hand over: {why}"))?;
             }

@@ -1,3 +1,4 @@
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +26,7 @@ impl Old {
         let count = Arc::clone(&gone);
         let giver = Arc::new(Giver::new(
             belongings,
-            Vec::new,
+            Besides::default,
             Io::Epoll,
             Arc::clone(&ledger),
             move || {
@@ -65,6 +66,26 @@ fn who_gets_ready_has_the_same_sockets_and_the_old_one_lets_go_once() {
     }
     assert!(ledger.has_taken_over() && ledger.section().summary.contains("7 connections"));
     drop(sockets);
+}
+
+#[test]
+fn who_is_too_late_hears_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(dir.path().join("control.sock")).unwrap();
+    let taken = std::thread::spawn(move || ask(control::connect(dir.path()).unwrap()).unwrap());
+    let (mut old, _) = listener.accept().unwrap();
+    old.read_exact(&mut [0; 8]).unwrap(); // the beginning of what is asked
+    old.write_all(b"{\"ok\":{\"pid\":1,\"version\":\"\",\"io\":\"epoll\",\"items\":[]}}\n").unwrap();
+    let taken = taken.join().unwrap();
+    old.write_all(b"{\"error\":\"too late\"}\n").unwrap();
+    drop(old);
+    assert!(taken.ready().unwrap_err().contains("too late"));
+}
+
+#[test]
+fn a_former_one_need_not_tell_since_when() {
+    let offer = r#"{"pid": 1, "version": "0.1.0", "io": "epoll", "items": [], "and": "more"}"#;
+    assert_eq!(serde_json::from_str::<Offer>(offer).unwrap().takeover_since, None);
 }
 
 #[test]

@@ -70,25 +70,38 @@ impl Steering {
     /// # Errors
     /// It was asked for and cannot be had.
     pub fn choose(settings: Settings, addresses: &[Vec<&TcpListener>]) -> Result<Self, Fault> {
+        Self::chosen(settings, addresses, Self::start)
+    }
+
+    /// The same, but nothing is attached before [`Steering::reclaim`]: until then these sockets are another process's, too, and
+    /// what that has attached is in force.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare(settings: Settings, addresses: &[Vec<&TcpListener>]) -> Result<Self, Fault> {
+        Self::chosen(settings, addresses, Self::loaded)
+    }
+
+    fn chosen(
+        settings: Settings,
+        addresses: &[Vec<&TcpListener>],
+        start: fn(Budget, &[Vec<&TcpListener>]) -> Result<Self, Fault>,
+    ) -> Result<Self, Fault> {
         let workers = addresses.iter().map(Vec::len).max().unwrap_or(0);
-        let chosen = match settings.wish {
-            Wish::Off => Self::off("asked for"),
+        match settings.wish {
+            Wish::Off => Ok(Self::off("asked for")),
             Wish::Auto if workers <= 1 && settings.budget.rate == 0 => {
-                Self::off("one worker: there is nothing to choose")
+                Ok(Self::off("one worker: there is nothing to choose"))
             }
-            Wish::Auto | Wish::On => match Self::start(settings.budget, addresses) {
-                Ok(started) => return Ok(started),
-                Err(fault) if settings.wish == Wish::On => return Err(fault),
-                Err(fault) => {
+            Wish::Auto | Wish::On => match start(settings.budget, addresses) {
+                Err(fault) if settings.wish == Wish::Auto => {
                     let verifier = fault.log();
                     tracing::warn!(%fault, verifier, "the kernel spreads connections by a hash of their addresses");
-                    Self::off(fault.in_short())
+                    Ok(Self::off(fault.in_short()))
                 }
+                started => started,
             },
-        };
-        // Sockets that another process has handed over come with what it had attached.
-        addresses.iter().for_each(|sockets| group::detach(sockets));
-        Ok(chosen)
+        }
     }
 
     /// Steers from now on; at all of these addresses or, if one cannot be had, at none.
@@ -96,19 +109,21 @@ impl Steering {
     /// # Errors
     /// The kernel does not take the program; no privileges; sockets that do not share an address.
     pub fn start(budget: Budget, addresses: &[Vec<&TcpListener>]) -> Result<Self, Fault> {
-        let mut groups = addresses
-            .iter()
-            .map(|sockets| Group::load(budget, sockets))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(Fault::explained)?;
+        let loaded = Self::loaded(budget, addresses)?;
         for (index, sockets) in addresses.iter().enumerate() {
-            if let Err(fault) = groups[index].attach(sockets) {
+            if let Err(fault) = loaded.groups[index].attach(sockets) {
                 for sockets in &addresses[..index] {
                     group::detach(sockets);
                 }
                 return Err(fault.explained());
             }
         }
+        Ok(loaded)
+    }
+
+    fn loaded(budget: Budget, addresses: &[Vec<&TcpListener>]) -> Result<Self, Fault> {
+        let groups = addresses.iter().map(|sockets| Group::load(budget, sockets));
+        let mut groups = groups.collect::<Result<Vec<_>, _>>().map_err(Fault::explained)?;
         groups.iter_mut().for_each(Group::listen_to_events);
         Ok(Self { groups, reason: "the kernel has taken the program".to_owned() })
     }
@@ -170,8 +185,8 @@ impl Steering {
         section
     }
 
-    /// Another process has had these sockets, too, and may have attached a program of its own: from now on this one's
-    /// chooses, or none if there is none.
+    /// Another process has had these sockets, too, and what it had attached is in force: from now on this one's program chooses,
+    /// or none if there is none.
     pub fn reclaim(&self, addresses: &[Vec<&TcpListener>]) {
         if !self.is_on() {
             return addresses.iter().for_each(|sockets| group::detach(sockets));

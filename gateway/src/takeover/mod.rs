@@ -91,6 +91,8 @@ pub struct Exported {
     pub descriptors: Vec<OwnedFd>,
     /// What attaches the program; `None`: usher had given the port back.
     pub link: Option<OwnedFd>,
+    /// Since when it is so: time since 1970. `None`: that is not known.
+    pub since: Option<Duration>,
 }
 
 /// `--takeover-pin-dir`, unless another is given.
@@ -117,7 +119,8 @@ impl Takeover {
     /// # Errors
     /// They are not what this version knows.
     pub fn adopt(plan: Plan, sockets: Sockets, before: Exported) -> Result<Arc<Self>, Problem> {
-        let hold = Hold { sockets, rests: before.link.is_none(), link: before.link, since: ring::date() };
+        let since = before.since.unwrap_or_else(ring::date);
+        let hold = Hold { sockets, rests: before.link.is_none(), link: before.link, since };
         Self::new(plan, Kernel::of(before.descriptors)?, hold)
     }
 
@@ -147,6 +150,9 @@ impl Takeover {
         let mut hold = self.hold();
         // The one before us may have been told so while we were getting ready.
         let detached = hold.link.take_if(|link| !link::is_attached(link.as_fd())).is_some();
+        if detached {
+            hold.since = ring::date();
+        }
         if std::mem::take(&mut hold.rests) || detached {
             tracing::info!("takeover: the port stays the apiserver's, as before: `usher take` takes it");
             return Ok(());
@@ -253,7 +259,7 @@ impl Takeover {
     pub fn export(&self) -> std::io::Result<Exported> {
         let hold = self.hold();
         let link = hold.link.as_ref().map(OwnedFd::try_clone).transpose()?;
-        Ok(Exported { descriptors: self.kernel.descriptors()?, link })
+        Ok(Exported { descriptors: self.kernel.descriptors()?, link, since: Some(hold.since) })
     }
 
     /// The next process has it: this one lets go of the link without detaching it. Its own connections are still known.
@@ -261,18 +267,20 @@ impl Takeover {
         self.hold().link = None;
     }
 
-    /// The process before us has ended: what it has left among the connections that pass is forgotten. Not if the port is
-    /// not ours any more: the process after us has connections of its own there, and will forget both of us; and taking the
-    /// port again begins with this.
-    pub fn forget_the_one_before(&self) {
+    /// No other usher goes on with the program: what one has left among the connections that pass is forgotten. Not if the
+    /// port is not ours any more: the process after us has connections of its own there, and will forget both of us; and
+    /// taking the port again begins with this.
+    pub fn forget_others(&self) {
         if self.hold().link.is_none() {
             return;
         }
         match self.own.sweep(&self.kernel) {
             Ok(0) => {}
-            Ok(left) => tracing::info!(left, "takeover: connections of the process before us are forgotten"),
+            Ok(left) => {
+                tracing::info!(left, "takeover: connections that another usher has left are forgotten")
+            }
             Err(problem) => {
-                tracing::warn!(%problem, "takeover: connections of the process before us still pass")
+                tracing::warn!(%problem, "takeover: connections that another usher has left still pass")
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::audience::Audience;
 
@@ -17,6 +17,8 @@ use super::audience::Audience;
 pub struct Common {
     /// How many workers there are.
     pub(super) workers: usize,
+    /// Nobody accepts connections yet: see [`Common::open`].
+    shut: watch::Sender<bool>,
     /// Open connections.
     pub(super) connections: Taken,
     /// One of them has ended.
@@ -56,6 +58,23 @@ impl Common {
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self { workers: workers.max(1), ..Self::default() })
+    }
+
+    /// The same, but nobody accepts a connection before [`Common::open`]: another process still does, on the same
+    /// sockets.
+    #[must_use]
+    pub fn shut(workers: usize) -> Arc<Self> {
+        Arc::new(Self { workers: workers.max(1), shut: watch::Sender::new(true), ..Self::default() })
+    }
+
+    /// From now on connections are accepted.
+    pub fn open(&self) {
+        self.shut.send_replace(false);
+    }
+
+    /// Until connections are to be accepted.
+    pub(super) async fn until_open(&self) {
+        let _ = self.shut.subscribe().wait_for(|shut| !shut).await; // the sender is in `self`
     }
 
     /// One of `max`, if there is one.

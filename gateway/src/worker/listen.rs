@@ -20,11 +20,16 @@ use crate::tls;
 /// for nobody to notice.
 const PAUSE: Nanos = Nanos::from_millis(100);
 
-/// Accepts until the worker drains, and serves what has been accepted by then; then the socket is closed.
+/// Accepts, once the process is to, until the worker drains, and serves what has been accepted by then; then the socket
+/// is closed.
 pub(super) async fn accept(worker: Rc<Worker>, listener: Listener, tls: Option<Arc<tls::Server>>) {
     let _accepting = Accepting::new(&worker);
     let drain = worker.drain.lookout();
     let starved = Seldom::default();
+    tokio::select! {
+        () = drain.wait() => {}
+        () = worker.settings.common.until_open() => {}
+    }
     loop {
         let accepted = tokio::select! {
             biased;

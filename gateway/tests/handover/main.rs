@@ -5,6 +5,7 @@
 
 mod apiserver;
 mod drain;
+mod failures;
 mod load;
 #[path = "../../../gateway-ebpf/tests/privileges/mod.rs"]
 mod privileges;
@@ -18,8 +19,8 @@ use apiserver::Apiserver;
 use load::Load;
 use process::{Folder, Serving, ends};
 
-/// Longer than anything here takes, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes, on a busy machine: an old usher waits 30 s for one that is not ready.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn awaited(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

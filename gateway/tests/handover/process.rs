@@ -123,7 +123,8 @@ impl Serving {
         serving
     }
 
-    fn run(mut command: Command) -> Self {
+    /// Until it has all addresses.
+    pub(crate) fn run(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let log = Some(BufReader::new(child.stderr.take().unwrap()));
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));

@@ -45,18 +45,20 @@ impl Ship {
     }
 
     pub(crate) async fn with(workers: usize, change: impl FnOnce(&mut Settings)) -> Self {
-        Self::launch(workers, change, |_| Ok(Steering::default())).await.unwrap()
+        Self::launch(workers, false, change, |_| Ok(Steering::default())).await.unwrap()
     }
 
     /// With some hundred seats, and connections that are steered; or why they cannot be.
     pub(crate) async fn steered(workers: usize) -> Result<Self, Fault> {
         let enough = AdmissionSettings::FlowControl { server_limit: Seats(400), together: None };
         let start = |sockets: Vec<&TcpListener>| Steering::start(Budget::default(), &[sockets]);
-        Self::launch(workers, |settings| settings.admission = enough, start).await
+        Self::launch(workers, false, |settings| settings.admission = enough, start).await
     }
 
-    async fn launch(
+    /// `shut`: they accept nothing yet.
+    pub(crate) async fn launch(
         workers: usize,
+        shut: bool,
         change: impl FnOnce(&mut Settings),
         steer: impl FnOnce(Vec<&TcpListener>) -> Result<Steering, Fault>,
     ) -> Result<Self, Fault> {
@@ -86,7 +88,7 @@ impl Ship {
             tried.fetch_add(1, Ordering::Relaxed);
             !in_the_way.load(Ordering::Relaxed) && undertaker.as_ref().is_none_or(|seats| seats.bury(worker))
         });
-        let crew = crew::start(crew::Settings { worker, members, bury }).unwrap();
+        let crew = crew::start(crew::Settings { worker, members, bury, shut }).unwrap();
         let posts = crew.posts();
         let worker::Objects { schemas, levels, .. } = one_seat();
         let configuration = Configuration::default();

@@ -20,6 +20,8 @@ mod relay;
 #[cfg(debug_assertions)]
 mod retire;
 #[cfg(debug_assertions)]
+mod shut;
+#[cfg(debug_assertions)]
 mod steered;
 mod storm;
 mod stub;

@@ -212,14 +212,16 @@ pub(super) fn admin(options: &Options, taken: Option<&mut Taken>) -> Result<TcpL
     }
 }
 
-/// What each worker has for itself, and who brings connections to them.
+/// What each worker has for itself, and who brings connections to them; if the sockets are `shared` with a former usher, from
+/// the moment when that lets go.
 pub(super) fn members(
     options: &Options,
     listeners: Vec<Vec<Listen>>,
+    shared: bool,
     cores: &[Option<CoreId>],
     feeds: Vec<hdr::Feed>,
 ) -> Result<(Vec<Member>, Arc<Steering>), String> {
-    let steering = steering(options, &listeners)?;
+    let steering = steering(options, &listeners, shared)?;
     let own = listeners.into_iter().zip(cores).zip(feeds).enumerate();
     let members = own.map(|(worker, ((listeners, core), feed))| Member {
         listeners,
@@ -249,8 +251,8 @@ pub(super) fn takeover(
     let mode = options.takeover.takeover.name();
     let before = taken.and_then(|taken| {
         let descriptors = taken.all(what::TAKEOVER);
-        let link = taken.all(what::TAKEOVER_LINK).pop();
-        (!descriptors.is_empty()).then_some(takeover::Exported { descriptors, link })
+        let (link, since) = (taken.all(what::TAKEOVER_LINK).pop(), taken.takeover_since());
+        (!descriptors.is_empty()).then_some(takeover::Exported { descriptors, link, since })
     });
     let sockets = sockets(listeners);
     let made = match before {
@@ -378,11 +380,12 @@ pub(super) fn refs(sockets: &[Arc<TcpListener>]) -> Vec<&TcpListener> {
 }
 
 /// Who brings connections to the workers, given their sockets.
-fn steering(options: &Options, listeners: &[Vec<Listen>]) -> Result<Steering, String> {
+fn steering(options: &Options, listeners: &[Vec<Listen>], shared: bool) -> Result<Steering, String> {
     let settings = options.steering.settings();
     let addresses = by_address(listeners.iter().map(Vec::as_slice));
     let addresses: Vec<Vec<&TcpListener>> = addresses.iter().map(|sockets| refs(sockets)).collect();
-    let steering = Steering::choose(settings, &addresses).map_err(|fault| {
+    let choose = if shared { Steering::prepare } else { Steering::choose };
+    let steering = choose(settings, &addresses).map_err(|fault| {
         let verifier = fault.log().map(|log| format!("\n{log}")).unwrap_or_default();
         format!("--steering=on: {fault}{verifier}")
     })?;

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use super::assembly::{by_address, refs};
 use super::control;
 use crate::control::{Desk, Socket};
-use crate::crew::Member;
-use crate::handover::{self, Belonging, Follower, Giver, Ledger, what};
+use crate::crew::{Crew, Member};
+use crate::handover::{self, Belonging, Besides, Follower, Giver, Ledger, what};
 use crate::observe::{self, Everybody};
 use crate::ring::Io;
 use crate::steering::Steering;
@@ -24,17 +24,17 @@ use crate::worker::Listen;
 pub(super) struct Estate {
     pub(super) ledger: Arc<Ledger>,
     belongings: Vec<Belonging>,
-    clients: Vec<(&'static str, Weak<TcpListener>)>,
     takeover: Option<Arc<Takeover>>,
-    steered: Steered,
-    io: Io,
+    lent: Lent,
 }
 
-/// Which sockets are steered by what.
+/// Clients' sockets, and what another process may change while it has them, too: what steers them, how they wait.
 #[derive(Clone)]
-struct Steered {
+struct Lent {
     steering: Arc<Steering>,
     addresses: Vec<Vec<Weak<TcpListener>>>,
+    clients: Vec<(&'static str, Weak<TcpListener>)>,
+    io: Io,
 }
 
 /// To be had.
@@ -76,24 +76,17 @@ impl Estate {
         if let Some(control) = control {
             belongings.push((what::CONTROL, Arc::new(control.listener().try_clone()?)));
         }
-        let steered = Steered::of(steering, members);
-        Ok(Self { ledger: Arc::default(), belongings, clients, takeover, steered, io })
+        let lent = Lent::of(steering, members, clients, io);
+        Ok(Self { ledger: Arc::default(), belongings, takeover, lent })
     }
 
-    /// It has come from another usher, which drains now.
-    pub(super) fn succeed(&self, former: Follower) -> io::Result<()> {
-        let (clients, io, takeover) = (self.clients.clone(), self.io, self.takeover.clone());
-        let steered = self.steered.clone();
-        let alone = move || {
-            steered.reclaim();
-            for socket in clients.iter().filter_map(|(_, socket)| socket.upgrade()) {
-                if let Err(error) = handover::suit(&socket, io) {
-                    tracing::warn!(%error, "a socket that was handed over cannot be set");
-                }
-            }
-        };
-        let ended = move || takeover.iter().for_each(|takeover| takeover.forget_the_one_before());
-        former.start(Arc::clone(&self.ledger), alone, ended)
+    /// It has come from another usher, which drains now: its workers' turn.
+    pub(super) fn succeed(&self, former: Follower, crew: &Crew) -> io::Result<()> {
+        self.lent.steer();
+        crew.open();
+        let (lent, takeover) = (self.lent.clone(), self.takeover.clone());
+        let ended = move || takeover.iter().for_each(|takeover| takeover.forget_others());
+        former.start(Arc::clone(&self.ledger), move || lent.reclaim(), ended)
     }
 
     /// From now on another usher may have it.
@@ -107,17 +100,19 @@ impl Estate {
         let (hand_over, handed_over) = mpsc::unbounded_channel();
         let doors = Arc::new(OnceLock::<Doors>::new());
         let to_close = Arc::clone(&doors);
-        let (takeover, to_leave, clients) = (self.takeover.clone(), self.takeover, self.clients);
+        let (takeover, to_leave, to_keep) = (self.takeover.clone(), self.takeover.clone(), self.takeover);
+        let (lent, clients, ledger) = (self.lent.clone(), self.lent.clients, Arc::clone(&self.ledger));
         let giver = Giver::new(
             self.belongings,
             move || {
+                let mut besides = takeover.as_deref().map(of_takeover).unwrap_or_default();
                 let living = |(what, socket): &(&'static str, Weak<TcpListener>)| -> Option<Belonging> {
                     Some((*what, socket.upgrade()? as _))
                 };
-                let of_takeover = takeover.as_deref().map(of_takeover).unwrap_or_default();
-                clients.iter().filter_map(living).chain(of_takeover).collect()
+                besides.belongings.extend(clients.iter().filter_map(living));
+                besides
             },
-            self.io,
+            self.lent.io,
             self.ledger,
             move || {
                 to_leave.iter().for_each(|takeover| takeover.leave());
@@ -129,8 +124,15 @@ impl Estate {
             },
             move || control::look(&workers).ok().map(|view| control::report(&view)),
         );
-        let steered = self.steered;
-        let giver = Arc::new(giver.or_else_keeps(move || steered.reclaim()));
+        let giver = giver.or_else_keeps(move || {
+            lent.reclaim();
+            // Not while a former one drains, which has connections of its own there; they are forgotten with its end.
+            to_keep
+                .iter()
+                .filter(|_| ledger.former().is_none())
+                .for_each(|takeover| takeover.forget_others());
+        });
+        let giver = Arc::new(giver);
         let asked = Arc::clone(&giver);
         desk.talk(handover::VERB, move |_, line| asked.give(line));
         let control = socket.map(|socket| crate::control::start(socket, desk)).transpose()?;
@@ -140,34 +142,51 @@ impl Estate {
 }
 
 /// What the next usher needs to go on with the apiserver's port.
-fn of_takeover(takeover: &Takeover) -> Vec<Belonging> {
+fn of_takeover(takeover: &Takeover) -> Besides {
     match takeover.export() {
-        Ok(takeover::Exported { descriptors, link }) => {
+        Ok(takeover::Exported { descriptors, link, since }) => {
             let descriptors = descriptors.into_iter().map(|descriptor| (what::TAKEOVER, descriptor));
             let all = descriptors.chain(link.map(|link| (what::TAKEOVER_LINK, link)));
-            all.map(|(what, descriptor)| (what, Arc::new(descriptor) as _)).collect()
+            let belongings = all.map(|(what, descriptor)| (what, Arc::new(descriptor) as _)).collect();
+            Besides { belongings, takeover_since: since }
         }
         Err(error) => {
             tracing::warn!(%error, "takeover is not handed over: the next usher makes its own");
-            Vec::new()
+            Besides::default()
         }
     }
 }
 
-// === impl Steered ===
+// === impl Lent ===
 
-impl Steered {
-    fn of(steering: &Arc<Steering>, members: &[Member]) -> Self {
-        let addresses = by_address(members.iter().map(|member| &*member.listeners));
+impl Lent {
+    fn of(
+        steering: &Arc<Steering>,
+        members: &[Member],
+        clients: Vec<(&'static str, Weak<TcpListener>)>,
+        io: Io,
+    ) -> Self {
         let weak = |sockets: &Vec<_>| sockets.iter().map(Arc::downgrade).collect();
-        Self { steering: Arc::clone(steering), addresses: addresses.iter().map(weak).collect() }
+        let addresses = by_address(members.iter().map(|member| &*member.listeners));
+        let addresses = addresses.iter().map(weak).collect();
+        Self { steering: Arc::clone(steering), addresses, clients, io }
     }
 
-    /// Another process may have attached a program of its own.
-    fn reclaim(&self) {
+    /// From now on this process's program chooses.
+    fn steer(&self) {
         let living = |sockets: &Vec<Weak<_>>| sockets.iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
         let addresses: Vec<_> = self.addresses.iter().map(living).collect();
         self.steering.reclaim(&addresses.iter().map(|sockets| refs(sockets)).collect::<Vec<_>>());
+    }
+
+    /// The same, and it alone accepts on them.
+    fn reclaim(&self) {
+        self.steer();
+        for socket in self.clients.iter().filter_map(|(_, socket)| socket.upgrade()) {
+            if let Err(error) = handover::suit(&socket, self.io) {
+                tracing::warn!(%error, "a socket that another usher has had, too, cannot be set");
+            }
+        }
     }
 }
 

@@ -98,12 +98,14 @@ fn start(options: &Options) -> Result<Running, String> {
     let mut worker = rooms.worker_settings(options, memory_limit, cores.len(), together, takeover.as_deref());
     worker.io = io.settings(ring_settings);
     worker.limits.connections = connections;
-    let (members, steering) = assembly::members(options, listeners, &cores, feeds)?;
+    let shared = beginning.taken().is_some();
+    let (members, steering) = assembly::members(options, listeners, shared, &cores, feeds)?;
     let (socket, taken) = beginning.settle()?;
     let secure = retire::Secure::of(&members);
     let estate =
         Estate::of(&members, &admin, socket.as_ref(), takeover.clone(), &steering, io.io).map_err(thread)?;
-    let crew = crew::start(crew::Settings { worker, members, bury: bury(seats.clone()) }).map_err(thread)?;
+    let bury = bury(seats.clone());
+    let crew = crew::start(crew::Settings { worker, members, bury, shut: shared }).map_err(thread)?;
     let posts = crew.posts();
     let histograms = hdr::start(hdr_settings, filled, assembly::hdr_asks(&posts)).map_err(thread)?;
     let myself = control::process(options, crew.addresses(), admin_address, io.io);
@@ -134,8 +136,9 @@ fn start(options: &Options) -> Result<Running, String> {
     let admin = observe::server::start(admin, everybody.clone(), process).map_err(thread)?;
     announce(options, &rooms, crew.addresses(), admin_address, &cores);
     if let Some(taken) = taken {
-        control::look(&everybody)?; // all workers accept
-        estate.succeed(taken.ready()?).map_err(thread)?;
+        control::look(&everybody)?; // all workers are at work
+        let former = taken.ready()?;
+        estate.succeed(former, &crew).map_err(thread)?;
     }
     if let Some(takeover) = &takeover {
         takeover.begin().map_err(|problem| format!("--takeover: {problem}"))?;
