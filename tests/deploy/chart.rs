@@ -29,7 +29,7 @@ pub(crate) const MORE_VALUES: &[&[&str]] = &[
     &["steering=off", "securePort=443", "seccomp.type=RuntimeDefault", "admin.address=127.0.0.2"],
     &[
         "flags.max-requests-inflight=800",
-        "flags.secure-port=9443",
+        "flags.log-format=text",
         "image.tag=x",
         "podLabels.a=b",
         "upstreams={https://a:1,https://b:2}",
@@ -46,6 +46,8 @@ const WRONG: &[(&str, &str)] = &[
     ("upstreams=null", "upstreams"),
     ("takeoverAddresses={localhost}", "takeoverAddresses"),
     ("flags.Bad_Name=1", "flags"),
+    ("flags.takeover=fail-open", "flags"),
+    ("flags.secure-port=443", "flags"),
     ("monitorin.enabled=true", "monitorin"),
     ("resources.limit.memory=1Gi", "limit"),
     ("admin.port=0", "admin"),
@@ -171,6 +173,29 @@ pub(crate) async fn kustomize_and_chart_are_alike(world: &World) -> Verdict {
             .map_err(|why| format!("{folder} and the chart with {values:?}: {why}"))?;
     }
     Ok(format!("{count} objects in {} variants", VARIANTS.len()))
+}
+
+/// Capabilities are those that the values need, and no others.
+pub(crate) async fn capabilities_follow_the_values(_: &World) -> Verdict {
+    let (kernel, low) = (["BPF", "NET_ADMIN", "PERFMON"], ["NET_BIND_SERVICE"]);
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&[], &kernel),
+        (&["steering=off"], &[]),
+        (&["steering=off", "takeover=fail-open"], &kernel),
+        (&["steering=off", "securePort=443"], &low),
+        (&["steering=off", "admin.port=980"], &low),
+        (&["securePort=443"], &[kernel.as_slice(), &low].concat()),
+    ];
+    for (values, wanted) in cases {
+        let set = daemon_set(&template(values)?)?;
+        let added =
+            &set["spec"]["template"]["spec"]["containers"][0]["securityContext"]["capabilities"]["add"];
+        let added: Vec<&str> = added.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if added != wanted {
+            return Err(format!("with {values:?} it has {added:?} instead of {wanted:?}"));
+        }
+    }
+    Ok(format!("{} sets of values", cases.len()))
 }
 
 fn compare(left: &BTreeMap<(String, String), Value>, right: &BTreeMap<(String, String), Value>) -> Outcome {

@@ -95,13 +95,15 @@ pub(crate) async fn it_runs_as_nobody(world: &World) -> Verdict {
     running.end().await?;
     fs::remove_dir_all(&runtime).map_err(|error| error.to_string())?;
     has(&text, "usher_ring_info{io=\"epoll\"")?;
+    // These words UsherWithoutSteering leaves out, and those of one worker below.
+    has(&text, "usher_steering_info{mode=\"off\",reason=\"asked for\"}")?;
     Ok("user 65532, no capabilities, epoll".into())
 }
 
 /// A static program looks names up in /etc/hosts and asks the DNS, without any library of the C library's beside it.
 pub(crate) async fn names_are_looked_up(world: &World) -> Verdict {
     let apiserver = format!("upstreams={{https://apiserver.test:{}}}", world.cluster.ports.apiserver);
-    let daemon_set = manifest(world, &[&apiserver])?;
+    let daemon_set = manifest(world, &[&apiserver, "flags.workers=1"])?;
     bring_profile(world, &daemon_set).await?;
     let mut container = Container::of(world, &daemon_set, "usher")?;
     // A kubelet mounts a file of hosts into every container.
@@ -124,6 +126,7 @@ pub(crate) async fn names_are_looked_up(world: &World) -> Verdict {
     }
     let mut running = container.start("hosts")?;
     ready(world, &mut running).await?;
+    has(&metrics(world).await?, "usher_steering_info{mode=\"off\",reason=\"one worker: ")?;
     running.end().await?;
     Ok("apiserver.test by /etc/hosts".into())
 }

@@ -22,6 +22,7 @@ use world::World;
 const TESTS: &[Test<World>] = usher_tests::tests![
     chart::helm_lints_it within 30 s,
     chart::wrong_values_are_refused within 60 s,
+    chart::capabilities_follow_the_values within 30 s,
     chart::kustomize_and_chart_are_alike within 60 s,
     manifests::the_apiserver_takes_every_manifest within 120 s,
     manifests::pods_are_admitted within 60 s,

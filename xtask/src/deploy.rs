@@ -96,7 +96,9 @@ fn build(wanted: &Wanted) -> Result<Image, String> {
     )?;
     let archive = place.join(format!("usher-{}-{arch}.oci.tar", env!("CARGO_PKG_VERSION")));
     let _ = fs::remove_file(&archive); // an archive is added to, if it is there
-    buildah.run(&["push", "--quiet", &name, &format!("oci-archive:{}:{name}", archive.display())], &[])?;
+    // In full: so runtimes that import the archive find it by the short name that manifests have.
+    let full = format!("oci-archive:{}:docker.io/library/{name}", archive.display());
+    buildah.run(&["push", "--quiet", &name, &full], &[])?;
 
     let container = buildah.output(&["from", &name])?;
     let entrypoint = "{{range .OCIv1.Config.Entrypoint}}{{.}} {{end}}";
