@@ -19,34 +19,37 @@ fn bench(arguments: &[String]) -> Outcome {
     match arguments.split_first() {
         Some((which, rest)) if which == "proxy" => gateway("usher-bench-proxy", &["usher-relay"], rest),
         Some((which, rest)) if which == "overload" => gateway("usher-bench-overload", &[], rest),
-        Some((which, rest)) if which == "dispatch" => {
-            inside("usher-bench-dispatch", shipped(is_quick(rest)), rest)
-        }
+        Some((which, rest)) if which == "dispatch" => inside("usher-bench-dispatch", shipped, rest),
         // What is measured is the kernel's.
-        Some((which, rest)) if which == "steering" => inside("usher-bench-steering", &[], rest),
+        Some((which, rest)) if which == "steering" => inside("usher-bench-steering", || &[], rest),
         _ => Err(format!("usage: cargo xtask bench {}", TASK.arguments)),
     }
 }
 
 /// A bench of the whole usher, which is built beside it; it needs these `helpers` of `bench/` as well.
 fn gateway(program: &str, helpers: &[&str], arguments: &[String]) -> Outcome {
-    let quick = is_quick(arguments);
-    let tools: &[&str] = if quick { &[] } else { &["--release"] };
-    run::run(run::cargo(["build", "--package", "usher", "--bin", "usher"]).args(shipped(quick)))?;
+    if is_quick(arguments) {
+        return quick(program, &[helpers, &["usher"]].concat(), arguments);
+    }
+    run::run(run::cargo(["build", "--package", "usher", "--bin", "usher"]).args(shipped()))?;
+    let tools = ["--release", "--package", "usher-bench"];
     let programs = helpers.iter().chain([&program]).flat_map(|name| ["--bin", name]);
-    run::run(run::cargo(["build"]).args(tools).args(["--package", "usher-bench"]).args(programs))?;
+    run::run(run::cargo(["build"]).args(tools).args(programs))?;
     let mut command = run::cargo(["run", "--quiet"]);
-    command.args(tools).args(["--package", "usher-bench", "--bin", program, "--"]);
-    if !quick && !arguments.iter().any(|word| word.starts_with("--usher")) {
+    command.args(tools).args(["--bin", program, "--"]);
+    if !arguments.iter().any(|word| word.starts_with("--usher")) {
         command.arg("--usher").arg(run::target().join("dist/usher"));
     }
     run::run(command.args(arguments))
 }
 
 /// What is measured is in the bench's own program, which is built by this `profile`.
-fn inside(program: &str, profile: &[&str], arguments: &[String]) -> Outcome {
+fn inside(program: &str, profile: fn() -> &'static [&'static str], arguments: &[String]) -> Outcome {
+    if is_quick(arguments) {
+        return quick(program, &[], arguments);
+    }
     let mut command = run::cargo(["run", "--quiet"]);
-    command.args(profile).args(["--package", "usher-bench", "--bin", program, "--"]);
+    command.args(profile()).args(["--package", "usher-bench", "--bin", program, "--"]);
     run::run(command.args(arguments))
 }
 
@@ -54,11 +57,14 @@ fn is_quick(arguments: &[String]) -> bool {
     arguments.iter().any(|word| word == "--quick")
 }
 
+/// The debug build of it and of what it starts: whether it works.
+fn quick(program: &str, others: &[&str], arguments: &[String]) -> Outcome {
+    run::build_as_tested(&[others, &[program]].concat(), "conformance")?;
+    run::run(run::as_tested(program).args(arguments))
+}
+
 /// How cargo is told to build what is measured.
-fn shipped(quick: bool) -> &'static [&'static str] {
-    if quick {
-        return &[];
-    }
+fn shipped() -> &'static [&'static str] {
     eprintln!("building usher as it is shipped; the first time takes some minutes");
     &["--profile", "dist"]
 }

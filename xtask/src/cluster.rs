@@ -12,10 +12,8 @@ pub(crate) const TASK: Task = Task {
 };
 
 fn cluster(arguments: &[String]) -> Outcome {
-    if arguments.first().is_some_and(|word| word == "up") {
-        run::run(&mut run::cargo(["build", "--package", "usher", "--bin", "usher"]))?;
-    }
-    let mut command =
-        run::cargo(["run", "--quiet", "--package", "usher-tests", "--bin", "usher-cluster", "--"]);
-    run::run(command.args(arguments))
+    let up = arguments.first().is_some_and(|word| word == "up");
+    let programs: &[&str] = if up { &["usher", "usher-cluster"] } else { &["usher-cluster"] };
+    run::build_as_tested(programs, "conformance")?;
+    run::run(run::as_tested("usher-cluster").args(arguments))
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::dist::{self, host};
-use crate::run::{cargo, output, root, run, target};
+use crate::run::{build_as_tested, cargo, output, root, run, target};
 use crate::{Outcome, Task};
 
 pub(crate) const TASK: Task = Task {
@@ -33,12 +33,12 @@ fn deploy(arguments: &[String]) -> Outcome {
     }
 }
 
-const TESTS: [&str; 5] = ["test", "--package", "usher-tests", "--test", "deploy"];
+const TESTS: [&str; 4] = ["test", "--workspace", "--test", "deploy"];
 
 /// The tests, on an image of a debug build: it differs from what is shipped in speed alone.
 pub(crate) fn check(filters: &[String]) -> Outcome {
     let image = build(&Wanted { profile: "dev".into(), target: host()? })?;
-    run(&mut cargo(["build", "--package", "usher", "--bin", "usher"]))?;
+    build_as_tested(&["usher"], "deploy")?;
     let mut tests = cargo(TESTS);
     tests.arg("--").args(filters);
     run(tests.env("USHER_IMAGE", &image.folder).env("USHER_IMAGE_ENTRYPOINT", &image.entrypoint))

@@ -13,8 +13,8 @@ pub(crate) const TASK: Task = Task {
 };
 
 pub(crate) fn e2e(arguments: &[String]) -> Outcome {
-    run::run(&mut run::cargo(["build", "--package", "usher", "--bin", "usher"]))?;
-    let mut command = run::cargo(["test", "--package", "usher-tests", "--test", "e2e", "--"]);
+    run::build_as_tested(&["usher"], "e2e")?;
+    let mut command = run::cargo(["test", "--workspace", "--test", "e2e", "--"]);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{cargo, root, run, target, works};
+use crate::run::{install, root, run, target, tools, works};
 use crate::{Outcome, Task};
 
 pub(crate) const TASK: Task = Task {
@@ -149,11 +149,9 @@ impl Builder {
 
     /// Builds everything into `folder`.
     fn build(&self, folder: &Path) -> Outcome {
-        let tools = root().join("target/tools");
-        let linker = tools.join("bin/bpf-linker");
+        let linker = tools().join("bin/bpf-linker");
         if !works(self.env(&mut Command::new(&linker)).arg("--version")) {
-            println!("installing {LINKER} into {}", linker.display());
-            run(cargo(["install", "--locked", "--force", "--quiet", LINKER, "--root"]).arg(&tools))?;
+            install(LINKER)?;
         }
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let built = target().join("ebpf");

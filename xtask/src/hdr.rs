@@ -12,7 +12,7 @@ pub(crate) const TASK: Task = Task {
 };
 
 fn hdr(arguments: &[String]) -> Outcome {
-    run::run(&mut run::cargo(["build", "--package", "usher", "--bin", "usher"]))?;
-    let mut command = run::cargo(["test", "--package", "usher-tests", "--test", "hdr", "--"]);
+    run::build_as_tested(&["usher"], "hdr")?;
+    let mut command = run::cargo(["test", "--workspace", "--test", "hdr", "--"]);
     run::run(command.args(arguments))
 }

@@ -17,7 +17,7 @@ fn vectors(arguments: &[String]) -> Outcome {
         [directory] if !directory.starts_with('-') => Some(PathBuf::from(directory)),
         _ => return Err(format!("usage: cargo xtask vectors {}", TASK.arguments)),
     };
-    let mut command = run::cargo(["test", "--package", "usher-tests", "--test", "conformance"]);
+    let mut command = run::cargo(["test", "--workspace", "--test", "conformance"]);
     if let Some(directory) = directory {
         // Cargo runs tests in their package's folder, so a relative path is made whole here.
         let whole = std::path::absolute(&directory)
