@@ -110,7 +110,7 @@ impl Builder {
         let same = here.iter().position(|builder| builder.note() == note).unwrap_or(0);
         here.into_iter().nth(same).ok_or_else(|| {
             "no toolchain for kernel programs: a nightly with rust-src (rustup toolchain install nightly --component \
-             rust-src), or Debian's rustc-web, cargo-web and rust-web-src"
+             rust-src and no newer LLVM than this Rust's), or Debian's rustc-web, cargo-web and rust-web-src"
                 .into()
         })
     }
@@ -126,10 +126,11 @@ impl Builder {
         Self::new("/usr/bin/cargo".into(), "/usr/bin/rustc".into())
     }
 
-    /// Nothing unless the source of `core` is there.
+    /// Nothing unless the source of `core` is there, and bpf-linker's LLVM reads what this compiler's writes: no newer one's.
     fn new(cargo: PathBuf, rustc: PathBuf) -> Option<Self> {
         sysroot(&rustc)?.join("lib/rustlib/src/rust/library/core").is_dir().then_some(())?;
         let own = PathBuf::from(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        (llvm(&rustc)? <= llvm(&own)?).then_some(())?;
         let home = sysroot(&own)?;
         let host = field(&own, "host: ")?;
         Some(Self {
@@ -223,6 +224,11 @@ fn sysroot(rustc: &Path) -> Option<PathBuf> {
 fn field(rustc: &Path, name: &str) -> Option<String> {
     let all = says(Command::new(rustc).arg("-vV"))?;
     all.lines().find_map(|line| line.strip_prefix(name)).map(Into::into)
+}
+
+/// The first number of a compiler's LLVM.
+fn llvm(rustc: &Path) -> Option<u32> {
+    field(rustc, "LLVM version: ")?.split('.').next()?.parse().ok()
 }
 
 /// What `command` prints, if it ends well.
