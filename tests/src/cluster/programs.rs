@@ -124,7 +124,8 @@ fn build_module(module: &Module) -> Outcome {
         let program = folder().join(name);
         // One at a time: together their linkers need more memory than small machines have.
         let status = Command::new("go")
-            .args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", module.linker, "-o"])
+            // Without -trimpath: with it, what a replace directive names is not the same package as what a requirement does.
+            .args(["build", "-mod=readonly", "-buildvcs=false", "-ldflags", module.linker, "-o"])
             .arg(&program)
             .arg(package)
             .current_dir(&source)
@@ -146,7 +147,7 @@ impl Module {
             let path = source.join(name);
             std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
         };
-        let mut stamp = format!("-trimpath {}\n{}\n{}", self.linker, read("go.mod")?, read("go.sum")?);
+        let mut stamp = format!("{}\n{}\n{}", self.linker, read("go.mod")?, read("go.sum")?);
         for source in self.sources {
             stamp += &read(source)?;
         }
