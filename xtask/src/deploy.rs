@@ -1,7 +1,7 @@
 //! `cargo xtask deploy image|check|render`: what operators install: the container image, manifests, chart, unit.
 //!
 //! `image` builds usher as one static program and puts it alone into an image, with buildah and without a daemon or a
-//! registry. `check` does the same with a debug build and tries everything in `deploy/` on a real kube-apiserver: the
+//! registry. `check` does the same with a debug build (`--profile dist`: with what is shipped) and tries everything in `deploy/` on a real kube-apiserver: the
 //! tests are the target `deploy` of `tests/`. `render` writes the kustomize base anew after the chart was changed.
 
 use std::fs;
@@ -14,7 +14,7 @@ use crate::{Outcome, Task};
 
 pub(crate) const TASK: Task = Task {
     name: "deploy",
-    arguments: "image [--profile P] [--target T] | check [FILTER …] | render",
+    arguments: "image [--profile P] [--target T] | check [--profile P] [FILTER …] | render",
     about: "container image, manifests, chart (needs buildah, runc, Go)",
     run: deploy,
 };
@@ -35,9 +35,13 @@ fn deploy(arguments: &[String]) -> Outcome {
 
 const TESTS: [&str; 4] = ["test", "--workspace", "--test", "deploy"];
 
-/// The tests, on an image of a debug build: it differs from what is shipped in speed alone.
-pub(crate) fn check(filters: &[String]) -> Outcome {
-    let image = build(&Wanted { profile: "dev".into(), target: host()? })?;
+/// The tests, on an image of a debug build unless another is asked for: it differs from what is shipped in speed alone.
+pub(crate) fn check(arguments: &[String]) -> Outcome {
+    let (profile, filters) = match arguments {
+        [flag, profile, filters @ ..] if flag == "--profile" => (profile.as_str(), filters),
+        filters => ("dev", filters),
+    };
+    let image = build(&Wanted { profile: profile.into(), target: host()? })?;
     build_as_tested(&["usher"], "deploy")?;
     let mut tests = cargo(TESTS);
     tests.arg("--").args(filters);
