@@ -42,7 +42,7 @@ pub(crate) async fn every_flag_is_known(_: &World) -> Verdict {
     }
     // The guide and the comments also show other programs' flags, in lines that name the program.
     let mut known = serve;
-    for subcommand in ["seccomp", "check", "explain", "simulate", "status", "release"] {
+    for subcommand in ["seccomp", "check", "explain", "simulate", "status", "release", "take", "drain"] {
         known.extend(flags_of(&[subcommand])?);
     }
     let mut shown = 0;
