@@ -1,8 +1,7 @@
 //! `cargo xtask ci`: all that must hold before a change lands; `.ci/run` prepares a machine and calls it.
 //!
-//! Every step runs even if one before it failed: one run tells everything. Aim: 25 minutes on two cores with cold caches; some
-//! thirty are reckoned with (37 were seen before packages stopped being compiled twice), seven of them for building the
-//! control plane from its Go modules.
+//! Every step runs even if one before it failed: one run tells everything. Aim: 25 minutes on two cores with cold caches; 26
+//! were seen with what comes from the network at hand already.
 
 use crate::run::{Beside, Steps, cargo, install, run, tools, works};
 use crate::{Outcome, Task, e2e};
