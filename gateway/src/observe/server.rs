@@ -207,22 +207,23 @@ async fn answer_health(
     let view = admin.look().await;
     let checks = question.checks(&view);
     let verbose = first(&pairs, "verbose").is_some();
-    match question.answer(&checks, only, verbose) {
-        Some((true, text)) if verbose && question == Question::Readyz && only.is_none() => {
-            let Choice { io, reason, .. } = &admin.process.io;
-            let steering = &admin.process.steering;
-            let workers =
-                view.as_ref().map(|view| super::health::workers(view, steering)).unwrap_or_default();
-            let (mode, why) = (steering.mode(), steering.reason());
-            let takeover = admin.process.takeover.as_ref();
-            let takeover = takeover.map_or_else(String::new, |port| format!("[i]takeover {}\n", port.look()));
-            format!("[i]io {}: {reason}\n[i]steering {mode}: {why}\n{takeover}{workers}{text}", io.name())
-                .into_response()
-        }
-        Some((true, text)) => text.into_response(),
-        Some((false, text)) => (StatusCode::INTERNAL_SERVER_ERROR, text).into_response(),
-        None => not_found(),
-    }
+    let Some((well, text)) = question.answer(&checks, only, verbose) else { return not_found() };
+    let details = match only {
+        None if verbose && question == Question::Readyz => details(&admin, view.as_ref().ok()),
+        _ => String::new(),
+    };
+    let status = if well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+    (status, details + &text).into_response()
+}
+
+/// What else there is to know, for those who ask verbosely; above all when usher is not ready.
+fn details(admin: &Admin, view: Option<&View>) -> String {
+    let Process { io: Choice { io, reason, .. }, steering, takeover, .. } = &admin.process;
+    let workers = view.map(|view| super::health::workers(view, steering)).unwrap_or_default();
+    let (mode, why) = (steering.mode(), steering.reason());
+    let takeover =
+        takeover.as_ref().map_or_else(String::new, |port| format!("[i]takeover {}\n", port.look()));
+    format!("[i]io {}: {reason}\n[i]steering {mode}: {why}\n{takeover}{workers}", io.name())
 }
 
 fn first<'a>(pairs: &'a [(String, String)], key: &str) -> Option<&'a str> {

@@ -184,6 +184,9 @@ fn health_says_why() {
         head.starts_with("http/1.1 500") && text.contains("[-]shutdown failed: draining"),
         "{head} {text}"
     );
+    let (head, text) = get(address, "/readyz?verbose", "");
+    let all = ["[i]io ", "[i]steering ", "[-]shutdown failed"].map(|part| text.contains(part));
+    assert!(head.starts_with("http/1.1 500") && all == [true; 3], "{head} {text}");
     assert_eq!(get(address, "/livez", "").1, "ok");
 }
 
